@@ -1,0 +1,133 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"switchboard/config/expr"
+)
+
+// Environ looks a variable up; ok is false when it is not set.
+type Environ func(name string) (value string, ok bool)
+
+// OS is the environment of the process. It is the only place that reads it.
+func OS() Environ { return os.LookupEnv }
+
+// maxSecret is how many bytes of a file a Ref reads at most.
+const maxSecret = 64 << 10
+
+// Resolve gives the value behind the reference, without the white space around it. The error names the variable or the
+// file, never what they hold.
+func (r Ref) Resolve(env Environ) (string, error) {
+	if r.Env != "" {
+		v, ok := env(r.Env)
+		if v = strings.TrimSpace(v); !ok || v == "" {
+			return "", fmt.Errorf("read variable %s: it is not set or empty; set it and start again", r.Env)
+		}
+		return v, nil
+	}
+	f, err := os.Open(r.File)
+	if err != nil {
+		return "", fmt.Errorf("read file %s: %w; put the value there or correct the path", r.File, bare(err))
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	data, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	if err != nil {
+		return "", fmt.Errorf("read file %s: %w; put the value there or correct the path", r.File, bare(err))
+	}
+	v := strings.TrimSpace(string(data))
+	if v == "" || len(data) > maxSecret {
+		return "", fmt.Errorf("read file %s: it is empty or longer than 64 KiB; put one value there", r.File)
+	}
+	return v, nil
+}
+
+// bare leaves out the path, which the message around it names already.
+func bare(err error) error {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
+		return path.Err
+	}
+	return err
+}
+
+// String names the variable or the file.
+func (r Ref) String() string {
+	if r.Env != "" {
+		return "variable " + r.Env
+	}
+	return "file " + r.File
+}
+
+// Settings are what the process itself takes from its environment, apart from what a pack names.
+type Settings struct {
+	Store         string // BOT_STORE: sqlite:PATH
+	Log           string // BOT_LOG: debug | info | warn | error | off
+	OpenAIKey     string
+	OpenAIBase    string // "": the provider's own address
+	AnthropicKey  string
+	AnthropicBase string
+}
+
+// StorePath is the path of the SQLite file.
+func (s Settings) StorePath() string { return strings.TrimPrefix(s.Store, "sqlite:") }
+
+// ReadSettings reads the settings and puts defaults where a variable is not set or empty. The error names every variable
+// that holds something unusable, and never a key.
+func ReadSettings(env Environ) (Settings, error) {
+	get := func(name, unset string) string {
+		v, ok := env(name)
+		if v = strings.TrimSpace(v); !ok || v == "" {
+			return unset
+		}
+		return v
+	}
+	s := Settings{
+		Store:         get("BOT_STORE", "sqlite:bot.db"),
+		Log:           get("BOT_LOG", "info"),
+		OpenAIKey:     get("OPENAI_API_KEY", ""),
+		OpenAIBase:    get("OPENAI_BASE_URL", ""),
+		AnthropicKey:  get("ANTHROPIC_API_KEY", ""),
+		AnthropicBase: get("ANTHROPIC_BASE_URL", ""),
+	}
+	return s, errors.Join(checkStore(s.Store), checkLog(s.Log),
+		checkBase("OPENAI_BASE_URL", s.OpenAIBase), checkBase("ANTHROPIC_BASE_URL", s.AnthropicBase))
+}
+
+func checkStore(s string) error {
+	kind, path, _ := strings.Cut(s, ":")
+	switch {
+	case kind == "sqlite" && path != "":
+		return nil
+	case kind == "redis" || kind == "rediss":
+		return errors.New("read BOT_STORE: this version keeps its state in SQLite only, redis comes with a later one; write sqlite:PATH")
+	default:
+		return errors.New("read BOT_STORE: it is no sqlite:PATH; write for example sqlite:bot.db")
+	}
+}
+
+func checkLog(s string) error {
+	levels := []string{"debug", "info", "warn", "error", "off"}
+	if slices.Contains(levels, s) {
+		return nil
+	}
+	if near := expr.Near(s, levels); near != "" {
+		return fmt.Errorf("read BOT_LOG: unknown level %q; did you mean %s?", s, near)
+	}
+	return fmt.Errorf("read BOT_LOG: unknown level %q; write one of %s", s, strings.Join(levels, ", "))
+}
+
+func checkBase(name, s string) error {
+	if s == "" {
+		return nil
+	}
+	u, err := url.Parse(s)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("read %s: it is no plain http or https address; write for example https://models.example.com/v1", name)
+	}
+	return nil
+}

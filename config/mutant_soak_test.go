@@ -1,0 +1,19 @@
+//go:build soak
+
+package config
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// TestSoakC1_OneSlipGivesOneProblem tries every slip in both packs. It takes minutes.
+func TestSoakC1_OneSlipGivesOneProblem(t *testing.T) {
+	t.Parallel()
+	for _, s := range []slips{{"testdata/good", 1}, {"../examples/club", 1}} {
+		t.Run(filepath.Base(s.dir), func(t *testing.T) {
+			t.Parallel()
+			s.try(t)
+		})
+	}
+}

@@ -1,0 +1,281 @@
+// Package config turns the files of a pack into one typed, checked, immutable Pack, or into a list of everything that is
+// wrong with them, each problem with its place and a mend.
+//
+// It is the one validator for files, start-up and commands, and the one reader of the environment. It must not know how a
+// pack is run: no models, no tools at work, no store.
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"time"
+
+	"switchboard/config/expr"
+)
+
+// Pack is one bot: everything that its files say, checked. It never changes after Load, and is safe to share.
+type Pack struct {
+	Name       string
+	Digest     string // "sha256:…" over the names and bytes of Files
+	Files      []File // what was read, sorted by name, so that a run can be resumed under the version it started with
+	Models     []Model
+	Router     Router
+	Scope      []ScopeVar
+	People     []Group
+	Limits     Limits
+	Links      []string // whole host names that a reply may link to
+	Retention  time.Duration
+	Example    string // an example server that is compiled in; "" for none
+	Assistants []*Assistant
+	Tools      []*Tool
+	Policy     Policy
+	Rehearsals []*Rehearsal
+	Docs       []Doc
+
+	refs []Ref
+}
+
+// File is one file of the pack, by its slash-separated path within it.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// Place is where something stands. Line and Col count from 1; Col counts characters.
+type Place struct {
+	File string
+	Line int
+	Col  int
+}
+
+// String gives file:line:col.
+func (p Place) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col) }
+
+// Model is a language model by the name that assistants use.
+type Model struct {
+	Name     string
+	Provider string // openai | anthropic
+	ID       string // the provider's name of it, e.g. gpt-4o-mini
+	Base     *Ref   // address of a compatible server; nil: the provider's own, or its *_BASE_URL
+	Key      *Ref   // nil: the provider's *_API_KEY
+	Price    *Price // nil: unpriced; refused where a money limit needs it
+	Output   int    // most tokens of one answer
+	Heat     *float64
+	Place    Place
+}
+
+// Price is in picodollars a token: USD per million tokens times 1,000,000.
+type Price struct{ Input, Cached, Output int64 }
+
+// Ref is a secret or an address that lives outside the pack.
+type Ref struct {
+	Env   string // name of a variable, or
+	File  string // path of a file
+	Place Place
+}
+
+// Router says how messages find their assistant.
+type Router struct {
+	Model     string
+	Threshold float64 // below it the router asks instead
+}
+
+// ScopeVar is a value that the runtime binds to a request by where it comes from; the model can neither see nor set it.
+type ScopeVar struct {
+	Name string
+	From []string          // channel | person, in the order they are tried
+	Map  map[string]string // channel or person id -> value
+}
+
+// Group is a named set of ids of people (U…) and groups (S…).
+type Group struct {
+	Name    string
+	Members []string
+}
+
+// Limits bound a run and a person's spending.
+type Limits struct {
+	Run       RunLimits
+	PersonDay int64 // picodollars a person may cost per day (UTC); 0: no limit
+}
+
+// RunLimits bound one run. 0 means the default that Load puts in; Money 0 means no limit.
+type RunLimits struct {
+	Tokens int
+	Money  int64 // picodollars
+	Time   time.Duration
+	Calls  int
+}
+
+// Assistant is a narrow specialist.
+type Assistant struct {
+	Name         string
+	About        string
+	Examples     []string
+	Model        string
+	Rounds       int
+	Tools        []string
+	Docs         []string // path patterns within docs/; never empty after Load
+	OpenTo       []string // everyone | guests | external | names of Groups
+	Instructions string
+	Limits       RunLimits // the bot's run limits where it sets none
+	Place        Place
+}
+
+// The names in open_to that are no group of the pack's people.
+const (
+	Everyone  = "everyone" // every member of the workspace; guests are not
+	Guests    = "guests"
+	Externals = "external" // people of other organisations, and whoever cannot be told
+)
+
+// Effect says what a tool does to the world.
+type Effect string
+
+// The effects. Irreversible is refused by this version.
+const (
+	NoEffect     Effect = "none"
+	Write        Effect = "write"
+	Irreversible Effect = "irreversible"
+)
+
+// Tool is a typed contract: what goes in, what comes out, what it changes, and who may bind what.
+type Tool struct {
+	Name   string
+	About  string
+	Effect Effect
+	HTTP   *HTTP             // nil: built in
+	Bind   map[string]string // argument -> scope variable
+	// Shown is the JSON Schema that a model sees: the arguments without bound names, with why and expects, strict.
+	Shown       json.RawMessage
+	Timeout     time.Duration
+	Attempts    int     // of one call, where a retry is safe
+	Rate        float64 // most calls a second; 0: no limit
+	Idempotency *Idempotency
+	Repeatable  bool   // an equal effect may run again in one run
+	Fresh       bool   // never answered from the record
+	FailsText   string // a pattern: text results that mean failure
+	Place       Place
+
+	args          json.RawMessage
+	shown, result *expr.Schema // result is nil when the contract does not say
+	take          *expr.Program
+	failsWhen     *expr.Program
+	failsText     *regexp.Regexp
+	allowed       []string // names of the arguments that a model may give, without why and expects
+}
+
+// HTTP is a request built from parts: no argument can leave its part.
+type HTTP struct {
+	Method string
+	Path   string // {name} is one escaped argument; the rest goes to the query (GET, DELETE) or the JSON body
+	Base   Ref
+	Bearer *Ref
+	Header string // name of a header that carries HeaderRef instead of a bearer token
+	Value  *Ref
+}
+
+// Idempotency says how a tool's server recognises a repeated request, and how long it keeps what it saw.
+type Idempotency struct {
+	Header        string
+	ProviderKeeps time.Duration
+}
+
+// Doc is a document that assistants can search and fetch. Name is its path under docs/ without the extension.
+type Doc struct {
+	Name  string
+	Title string // its first heading, or the name
+	Text  string
+}
+
+// Verdict is what a rule says.
+type Verdict string
+
+// The verdicts, mildest first. Ask comes with approvals and is refused by this version.
+const (
+	Allow Verdict = "allow"
+	Deny  Verdict = "deny"
+)
+
+// Policy is a list of rules; the strictest of all that match wins.
+type Policy struct {
+	Default map[Effect]Verdict
+	Rules   []Rule
+}
+
+// Rule speaks for some tools, when its condition holds.
+type Rule struct {
+	Tools   []string      // exact names, or prefixes ending in ".*"
+	When    *expr.Program // nil: always
+	Verdict Verdict
+	Why     *expr.Template // nil only for allow
+	Place   Place
+}
+
+// Rehearsal is a scripted conversation: what is said, what a model answered, what must hold.
+type Rehearsal struct {
+	Name  string
+	As    string             // person id; "" is anybody
+	In    string             // channel id; "" is anywhere
+	At    time.Time          // zero: now
+	Tools map[string]*Canned // what the world answers; a tool that is left out is really asked
+	Steps []Step
+	Place Place
+}
+
+// Canned plays a tool's answers in order; the last one stays.
+type Canned struct{ Answers []CannedAnswer }
+
+// CannedAnswer is a result, or a failure by name: timeout | not_found | refused | unavailable | broken.
+type CannedAnswer struct {
+	Result any
+	Fail   string
+}
+
+// Step is one line of a script. Exactly one of the fields that say what it is, is set.
+type Step struct {
+	Say    string         // a person says it
+	Route  *RouteAnswer   // the router's model answers
+	Calls  []ScriptCall   // the model asks for these tools in one round
+	Reply  *expr.Template // the model answers with text
+	Raw    *string        // the model's literal text, for the router or for a final answer
+	Finish *Finished      // the model stops for a reason of its own
+	Fault  string         // the model call fails: rate_limited | overloaded | network | empty | cut_short | timeout | context_too_long | auth | quota | bad_request | declined
+	Expect *Expect
+	Place  Place
+}
+
+// ByModel says whether the step is an answer of a model, and so counts for the place in the script.
+func (s Step) ByModel() bool { return s.Say == "" && s.Expect == nil }
+
+// RouteAnswer is what the router's model says.
+type RouteAnswer struct {
+	Assistant  string
+	Confidence float64
+	Question   string
+}
+
+// ScriptCall is a tool call as a model would write it. Args may hold expressions over the calls before it.
+type ScriptCall struct {
+	Tool         string
+	Args         *expr.Template // an object; nil when RawArgs is set
+	RawArgs      *string        // the literal text of the arguments, for broken ones
+	Why, Expects string
+}
+
+// Finished is a model answer that ends for another reason than being done: text so far, and length or refused.
+type Finished struct {
+	Reason string
+	Text   string
+}
+
+// Expect is what must hold after the turn before it. Empty fields are not looked at.
+type Expect struct {
+	That      *expr.Program // over run, calls, reply
+	Outcome   string        // answered | clarify | capped | refused | failed
+	Assistant string
+	Refused   string   // a tool with a refused call
+	Denied    string   // a tool with a denied call
+	Says      []string // each must stand in the reply
+}
