@@ -1,0 +1,168 @@
+// Package journal is the durable record of what the bot meant to do, was allowed to do and did: turns, model calls, tool
+// calls. Summaries, traces and the runtime's own sentences are drawn from it and from nothing else.
+//
+// Audit rows (events) hold metadata only and stay; words (messages, arguments, results) are contents stored apart, and go
+// after the retention. It must not know how a call is judged or run, nor any surface.
+package journal
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"switchboard/config"
+	"switchboard/llm"
+)
+
+// Outcome is how a tool call ended.
+type Outcome string
+
+// The outcomes. A call without one was being attempted when the process ended.
+const (
+	OK       Outcome = "ok"
+	Failed   Outcome = "failed"   // it ran, and did not do what it should
+	Refused  Outcome = "refused"  // not run: unknown, broken, equal to one that failed, or beyond a limit
+	Denied   Outcome = "denied"   // not run: the policy says no
+	Recorded Outcome = "recorded" // not run again: answered from the record of an equal call
+	Waiting  Outcome = "waiting"  // a person must decide first
+	Unknown  Outcome = "unknown"  // an effect that may or may not have happened
+	NotRun   Outcome = "not_run"  // the run ended before its turn came
+)
+
+// The kinds of events. Each Meta is the struct named beside it.
+const (
+	KindBegun   = "turn.begun"   // Begun
+	KindStep    = "step"         // Step
+	KindRouted  = "turn.routed"  // Routed
+	KindIntent  = "call.intent"  // Intent
+	KindOutcome = "call.outcome" // Settled
+	KindEnded   = "turn.ended"   // Ended
+)
+
+// Begun opens a turn's stream.
+type Begun struct {
+	Turn    string `json:"turn"`
+	Thread  string `json:"thread"`
+	Person  string `json:"person"`
+	Channel string `json:"channel"`
+	Pack    string `json:"pack"` // digest of the version that the turn is pinned to
+}
+
+// Routed says where a turn went. Assistant is empty when nobody took it.
+type Routed struct {
+	Kind       string   `json:"kind"` // chosen | addressed | picked | clarify | none | nobody
+	Assistant  string   `json:"assistant,omitempty"`
+	Confidence *float64 `json:"confidence,omitempty"` // nil: no model was asked
+}
+
+// Step is one model call, the router's included.
+type Step struct {
+	Role     string  `json:"role"` // router | round | final
+	Model    string  `json:"model"`
+	Input    int     `json:"input"`
+	Cached   int     `json:"cached"`
+	Output   int     `json:"output"`
+	Cost     llm.USD `json:"cost"`
+	MS       int64   `json:"ms"`
+	Attempts int     `json:"attempts"`
+	Error    string  `json:"error,omitempty"` // the reason, never the provider's words
+}
+
+// Intent is written before a call runs, also when it then may not.
+type Intent struct {
+	Seq     int    `json:"seq"`
+	Round   int    `json:"round"`
+	Tool    string `json:"tool"` // as the model wrote it, masked and cut to 100 characters
+	Effect  string `json:"effect,omitempty"`
+	Digest  string `json:"digest"`
+	Verdict string `json:"verdict"`           // allow | deny | refuse | recorded
+	Key     string `json:"key,omitempty"`     // idempotency key reserved for an effect
+	RuleAt  string `json:"rule_at,omitempty"` // file:line:col of the rule that decided
+}
+
+// Settled is how the call of that number ended.
+type Settled struct {
+	Seq      int     `json:"seq"`
+	Outcome  Outcome `json:"outcome"`
+	From     *int    `json:"from,omitempty"` // recorded: the call whose record answers
+	Fault    string  `json:"fault,omitempty"`
+	Ends     bool    `json:"ends,omitempty"` // recorded once too often: no more tools are offered
+	Attempts int     `json:"attempts,omitempty"`
+	Bytes    int     `json:"bytes,omitempty"`
+	MS       int64   `json:"ms"`
+}
+
+// Ended closes a turn.
+type Ended struct {
+	Outcome string `json:"outcome"`
+	MS      int64  `json:"ms"`
+}
+
+// Words is the content of a call's intent: what the model wrote, with secrets and bound values masked.
+type Words struct {
+	ID      string          `json:"id"`
+	Args    json.RawMessage `json:"args,omitempty"` // canonical, without why and expects
+	Raw     string          `json:"raw,omitempty"`  // instead of Args where the JSON is broken
+	Why     string          `json:"why,omitempty"`
+	Expects string          `json:"expects,omitempty"`
+}
+
+// Answer is the content of a call's outcome: what the model was told, and why it was not more.
+type Answer struct {
+	Text   string `json:"text"`             // the data given to the model
+	Reason string `json:"reason,omitempty"` // in words, for every outcome but ok
+}
+
+// Reply is the content of a round: what the model answered. Final: no tools were offered for it.
+type Reply struct {
+	llm.Reply
+	Final bool `json:"final,omitempty"`
+}
+
+// Call is a tool call put together from its events and contents. Words and Answer are empty once retention took them.
+type Call struct {
+	Intent
+	Words
+	Answer
+	Settled *Settled // nil: attempting
+	At      time.Time
+}
+
+// Outcome of the call; empty while it is being attempted.
+func (c Call) Outcome() Outcome {
+	if c.Settled == nil {
+		return ""
+	}
+	return c.Settled.Outcome
+}
+
+// Changes says whether the call is one that changes the world.
+func (c Call) Changes() bool { return c.Effect != "" && c.Effect != string(config.NoEffect) }
+
+// Turn streams and run ids share their tail, so that either names both.
+const (
+	turnPrefix = "t_"
+	runPrefix  = "r_"
+)
+
+// TurnID gives the id of the turn that answers the message of this tail.
+func TurnID(tail string) string { return turnPrefix + tail }
+
+// RunID gives the id of the run in a turn.
+func RunID(turn string) string { return runPrefix + turn[len(turnPrefix):] }
+
+// TurnOf gives the turn of a turn's or a run's id, and false for anything else.
+func TurnOf(id string) (string, bool) {
+	if len(id) <= len(turnPrefix) || (id[:len(turnPrefix)] != turnPrefix && id[:len(runPrefix)] != runPrefix) {
+		return "", false
+	}
+	return turnPrefix + id[len(turnPrefix):], true
+}
+
+// Content keys. Everything of a turn lies under its id, so that one prefix reads it whole.
+func wordsKey(turn string, seq int) string  { return fmt.Sprintf("%s/call/%05d/words", turn, seq) }
+func answerKey(turn string, seq int) string { return fmt.Sprintf("%s/call/%05d/answer", turn, seq) }
+func fullKey(turn string, seq int) string   { return fmt.Sprintf("%s/full/%05d", turn, seq) }
+func roundKey(turn string, n int) string    { return fmt.Sprintf("%s/round/%03d", turn, n) }
+func messageKey(turn string) string         { return turn + "/message" }
+func replyKey(turn string) string           { return turn + "/reply" }

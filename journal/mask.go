@@ -1,0 +1,93 @@
+package journal
+
+import (
+	"encoding/json"
+	"sort"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Mask hides values that nobody may see: values bound by the runtime become ‹org›, secrets become ‹secret›. A value is
+// hidden wherever it stands, but not where digits go on beside it: org_7 is not hidden in org_77. The zero Mask hides nothing.
+type Mask struct{ pairs []pair }
+
+type pair struct {
+	value, shown string
+	anywhere     bool // also beside digits: a secret
+}
+
+// NewMask hides the values of bound (name -> values) and the secrets.
+func NewMask(bound map[string][]string, secrets []string) Mask {
+	var m Mask
+	for name, values := range bound {
+		for _, v := range values {
+			m.add(v, "‹"+name+"›", false)
+		}
+	}
+	for _, v := range secrets {
+		m.add(v, "‹secret›", true)
+	}
+	// The longest first, so that a value inside another one does not leave half of it; then by text, so that the result
+	// does not depend on the order of a map.
+	sort.Slice(m.pairs, func(i, j int) bool {
+		a, b := m.pairs[i], m.pairs[j]
+		if len(a.value) != len(b.value) {
+			return len(a.value) > len(b.value)
+		}
+		return a.value+a.shown < b.value+b.shown
+	})
+	return m
+}
+
+func (m *Mask) add(value, shown string, anywhere bool) {
+	if value == "" {
+		return
+	}
+	m.pairs = append(m.pairs, pair{value, shown, anywhere})
+	// The same value inside a JSON string may be spelled with escapes.
+	if quoted, err := json.Marshal(value); err == nil {
+		if inner := string(quoted[1 : len(quoted)-1]); inner != value {
+			m.pairs = append(m.pairs, pair{inner, shown, anywhere})
+		}
+	}
+}
+
+// Text hides the values in s.
+func (m Mask) Text(s string) string {
+	for _, p := range m.pairs {
+		s = p.hide(s)
+	}
+	return s
+}
+
+func (p pair) hide(s string) string {
+	if !strings.Contains(s, p.value) {
+		return s
+	}
+	var b strings.Builder
+	rest := s
+	for {
+		i := strings.Index(rest, p.value)
+		if i < 0 {
+			break
+		}
+		end := i + len(p.value)
+		before, _ := utf8.DecodeLastRuneInString(s[:len(s)-len(rest)+i])
+		after, _ := utf8.DecodeRuneInString(rest[end:])
+		b.WriteString(rest[:i])
+		if !p.anywhere && (digits(before, first(p.value)) || digits(last(p.value), after)) {
+			b.WriteString(p.value)
+		} else {
+			b.WriteString(p.shown)
+		}
+		rest = rest[end:]
+	}
+	b.WriteString(rest)
+	return b.String()
+}
+
+func digits(a, b rune) bool { return unicode.IsDigit(a) && unicode.IsDigit(b) }
+
+func first(s string) rune { r, _ := utf8.DecodeRuneInString(s); return r }
+func last(s string) rune  { r, _ := utf8.DecodeLastRuneInString(s); return r }

@@ -1,0 +1,184 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"switchboard/llm"
+	"switchboard/store"
+)
+
+// Turn is everything that the record says of one turn, in the order in which it happened.
+type Turn struct {
+	Begun
+	At      time.Time
+	Entries []Entry // model calls and tool calls
+	Steps   []Step
+	Calls   []Call // by number
+	Routed  *Routed
+	Ended   *Ended
+	Message string
+	Reply   string
+	Rounds  []Reply // stored model replies, by round
+}
+
+// Entry is a line of the trace: a model call, or a tool call by its number.
+type Entry struct {
+	At   time.Time
+	Step *Step
+	Call int // the call's number where Step is nil
+}
+
+// Reader is what reading the record needs of a store.
+type Reader interface {
+	store.Log
+	store.Contents
+}
+
+// Read puts a turn together. ok is false when there is none of that id.
+func Read(ctx context.Context, s Reader, turn string) (t Turn, ok bool, err error) {
+	events, err := s.Events(ctx, turn)
+	if err != nil {
+		return Turn{}, false, fmt.Errorf("read turn %s: %w", turn, err)
+	}
+	if len(events) == 0 {
+		return Turn{}, false, nil
+	}
+	t.At = events[0].At
+	t.Turn = turn
+	for _, e := range events {
+		if err := t.apply(e); err != nil {
+			return Turn{}, false, fmt.Errorf("read turn %s: event %d: %w", turn, e.Seq, err)
+		}
+	}
+	contents, err := s.ContentsUnder(ctx, turn+"/")
+	if err != nil {
+		return Turn{}, false, fmt.Errorf("read turn %s: %w", turn, err)
+	}
+	for _, c := range contents {
+		if err := t.fill(c); err != nil {
+			return Turn{}, false, fmt.Errorf("read turn %s: content %s: %w", turn, c.Key, err)
+		}
+	}
+	// Calls of one round run side by side, so their rows may stand in any order.
+	sort.Slice(t.Calls, func(i, j int) bool { return t.Calls[i].Seq < t.Calls[j].Seq })
+	return t, true, nil
+}
+
+func (t *Turn) apply(e store.Event) error {
+	switch e.Kind {
+	case KindBegun:
+		return json.Unmarshal(e.Meta, &t.Begun)
+	case KindRouted:
+		return json.Unmarshal(e.Meta, &t.Routed)
+	case KindEnded:
+		return json.Unmarshal(e.Meta, &t.Ended)
+	case KindStep:
+		var s Step
+		if err := json.Unmarshal(e.Meta, &s); err != nil {
+			return err
+		}
+		t.Steps = append(t.Steps, s)
+		t.Entries = append(t.Entries, Entry{At: e.At, Step: &s})
+	case KindIntent:
+		var in Intent
+		if err := json.Unmarshal(e.Meta, &in); err != nil {
+			return err
+		}
+		t.Entries = append(t.Entries, Entry{At: e.At, Call: in.Seq})
+		t.Calls = append(t.Calls, Call{Intent: in, At: e.At})
+	case KindOutcome:
+		var s Settled
+		if err := json.Unmarshal(e.Meta, &s); err != nil {
+			return err
+		}
+		if c := t.Call(s.Seq); c != nil {
+			c.Settled = &s
+		}
+	}
+	return nil
+}
+
+// Call gives the call of that number, or nil.
+func (t *Turn) Call(seq int) *Call {
+	for i := range t.Calls {
+		if t.Calls[i].Seq == seq {
+			return &t.Calls[i]
+		}
+	}
+	return nil
+}
+
+func (t *Turn) fill(c store.Content) error {
+	name := strings.TrimPrefix(c.Key, t.Turn+"/")
+	var n int
+	switch {
+	case name == "message":
+		t.Message = string(c.Value)
+	case name == "reply":
+		t.Reply = string(c.Value)
+	case scan(name, "round/%d", &n):
+		if n != len(t.Rounds) { // contents come by key, so a gap means that retention took the earlier ones
+			return nil
+		}
+		var r Reply
+		if err := json.Unmarshal(c.Value, &r); err != nil {
+			return err
+		}
+		t.Rounds = append(t.Rounds, r)
+	case strings.HasSuffix(name, "/words") && scan(name, "call/%d/words", &n):
+		if call := t.Call(n); call != nil {
+			return json.Unmarshal(c.Value, &call.Words)
+		}
+	case strings.HasSuffix(name, "/answer") && scan(name, "call/%d/answer", &n):
+		if call := t.Call(n); call != nil {
+			return json.Unmarshal(c.Value, &call.Answer)
+		}
+	}
+	return nil
+}
+
+func scan(s, format string, n *int) bool {
+	got, err := fmt.Sscanf(s, format, n)
+	return err == nil && got == 1
+}
+
+// Full gives the whole result of a call whose beginning only was shown; ok is false when there is none (any longer).
+func Full(ctx context.Context, s store.Contents, turn string, seq int) (text string, ok bool, err error) {
+	data, err := s.Content(ctx, fullKey(turn, seq))
+	if err != nil {
+		return "", false, fmt.Errorf("read result %d of turn %s: %w", seq, turn, err)
+	}
+	return string(data), data != nil, nil
+}
+
+// Usage sums the turn's model calls.
+func (t Turn) Usage() llm.Usage {
+	u := llm.Usage{Known: true}
+	for _, s := range t.Steps {
+		u = u.Add(llm.Usage{Input: s.Input, Cached: s.Cached, Output: s.Output, Cost: s.Cost, Known: true})
+	}
+	return u
+}
+
+// OfferedRounds counts the model replies that might ask for tools.
+func (t Turn) OfferedRounds() int {
+	n := 0
+	for _, s := range t.Steps {
+		if s.Role == RoleRound && s.Error == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// The roles of a Step.
+const (
+	RoleRouter = "router"
+	RoleRound  = "round"
+	RoleFinal  = "final"
+)

@@ -1,0 +1,167 @@
+package journal
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Draw writes the trace as people read it: every call with what it was for, what it expected and how it ended, and a
+// line for every model call.
+func Draw(w io.Writer, t Turn) error {
+	d := drawing{w: w}
+	id := t.Turn
+	if t.Routed != nil && t.Routed.Assistant != "" && t.Routed.Kind != OutcomeClarify {
+		id = RunID(t.Turn)
+	}
+	d.line("%s  turn %s  %s in %s  pack %s", t.At.Format("2006-01-02"), t.Turn, t.Person, t.Channel, short(t.Pack))
+	if t.Message != "" {
+		d.line("         asked    %q", clip(t.Message, 200))
+	}
+	if t.Routed != nil {
+		d.line("         routed   %s", routedWords(*t.Routed))
+	}
+	for _, e := range t.Entries {
+		if e.Step != nil {
+			d.step(e.At, id, *e.Step)
+		} else if c := t.Call(e.Call); c != nil {
+			d.call(id, *c)
+		}
+	}
+	switch {
+	case t.Ended != nil:
+		d.line("         ended    %s, %d ms, %d tokens, %.6f USD", t.Ended.Outcome, t.Ended.MS, t.Usage().Input+t.Usage().Output, t.Usage().Cost.Dollars())
+	default:
+		d.line("         ended    not yet")
+	}
+	if t.Reply != "" {
+		d.line("         replied  %q", clip(t.Reply, 400))
+	}
+	return d.err
+}
+
+type drawing struct {
+	w   io.Writer
+	err error
+}
+
+func (d *drawing) line(format string, args ...any) {
+	if d.err == nil {
+		_, d.err = fmt.Fprintf(d.w, format+"\n", args...)
+	}
+}
+
+func (d *drawing) step(at time.Time, id string, s Step) {
+	end := fmt.Sprintf("%d in (%d cached), %d out, %.6f USD, %d ms, attempts %d", s.Input, s.Cached, s.Output, s.Cost.Dollars(), s.MS, s.Attempts)
+	if s.Error != "" {
+		end = "failed: " + s.Error + ", " + end
+	}
+	d.line("%s %s -  model %s (%s): %s", clock(at), id, s.Model, s.Role, end)
+}
+
+func (d *drawing) call(id string, c Call) {
+	d.line("%s %s %d  %s", clock(c.At), id, c.Seq, Spell(c))
+	d.line("                   why      %s", or(c.Why, "(not said)"))
+	d.line("                   expects  %s", or(c.Expects, "(not said)"))
+	d.line("                   -> %s", Ending(c))
+}
+
+// Spell writes a call as code: tool(name="value", …), arguments by name, each cut to 60 characters.
+func Spell(c Call) string {
+	if c.Args == nil {
+		return c.Tool + "(" + clip(c.Raw, 60) + ")"
+	}
+	var args map[string]json.RawMessage
+	if json.Unmarshal(c.Args, &args) != nil {
+		return c.Tool + "(" + clip(string(c.Args), 60) + ")"
+	}
+	parts := make([]string, 0, len(args))
+	for name, v := range args {
+		parts = append(parts, name+"="+clip(string(v), 60))
+	}
+	sort.Strings(parts)
+	return c.Tool + "(" + strings.Join(parts, ", ") + ")"
+}
+
+// Ending says in a few words how a call ended: outcome, rows, time, reason.
+func Ending(c Call) string {
+	if c.Settled == nil {
+		return "being attempted"
+	}
+	s := string(c.Settled.Outcome)
+	switch v := c.Result().(type) {
+	case []any:
+		s += rows(len(v))
+	case map[string]any:
+		if list, ok := onlyList(v); ok {
+			s += rows(len(list))
+		}
+	}
+	if c.Settled.From != nil {
+		s += fmt.Sprintf(", from call %d", *c.Settled.From)
+	}
+	if c.Settled.Attempts > 1 {
+		s += fmt.Sprintf(", %d attempts", c.Settled.Attempts)
+	}
+	s += fmt.Sprintf(", %d ms", c.Settled.MS)
+	if c.Reason != "" {
+		s += ": " + clip(c.Reason, 200)
+	}
+	return s
+}
+
+func rows(n int) string {
+	if n == 1 {
+		return ", 1 row"
+	}
+	return fmt.Sprintf(", %d rows", n)
+}
+
+// onlyList gives the list of a result that holds exactly one, such as {"rows": […]}.
+func onlyList(m map[string]any) ([]any, bool) {
+	var found []any
+	n := 0
+	for _, v := range m {
+		if list, ok := v.([]any); ok {
+			found = list
+			n++
+		}
+	}
+	return found, n == 1
+}
+
+func routedWords(r Routed) string {
+	s := or(r.Assistant, "nobody") + " (" + r.Kind
+	if r.Confidence != nil {
+		s += fmt.Sprintf(", confidence %.2f", *r.Confidence)
+	}
+	return s + ")"
+}
+
+func clock(t time.Time) string { return t.Format("15:04:05") }
+
+func or(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// short gives the first characters of a digest, enough to tell versions apart.
+func short(digest string) string {
+	_, d, _ := strings.Cut(digest, ":")
+	return d[:min(len(d), 12)]
+}
+
+// clip cuts s to n characters and says so.
+func clip(s string, n int) string {
+	s = strings.ToValidUTF8(s, "�")
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n]) + "…"
+}
