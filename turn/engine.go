@@ -1,0 +1,335 @@
+package turn
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"switchboard/assistants"
+	"switchboard/chat"
+	"switchboard/config"
+	"switchboard/journal"
+	"switchboard/store"
+	"switchboard/tools"
+)
+
+// Engine takes messages in and works them off: in order within a thread, side by side between threads.
+type Engine struct {
+	o     Options
+	desk  atomic.Pointer[assistants.Desk]
+	rates tools.Rates
+
+	stop context.CancelCauseFunc
+	done sync.WaitGroup
+
+	mu       sync.Mutex
+	pinned   map[string]*assistants.Desk // versions that only older runs use
+	failures map[string]int              // by item key: failed tries of this process
+}
+
+// New makes an engine that works with the desk until another is swapped in.
+func New(desk *assistants.Desk, o Options) *Engine {
+	if o.Workers == 0 {
+		o.Workers = defaultWorkers
+	}
+	if o.Lease == 0 {
+		o.Lease = defaultLease
+	}
+	e := &Engine{o: o, pinned: map[string]*assistants.Desk{}, failures: map[string]int{}}
+	e.desk.Store(desk)
+	return e
+}
+
+// errStopping is the cause of everything that ends because the engine does. Stopping is not failing: the work is handed back.
+var errStopping = errors.New("the bot is stopping")
+
+// Start keeps the active version's files, so that its runs can be resumed under it, and begins to work.
+func (e *Engine) Start(ctx context.Context) error {
+	if err := e.keep(ctx, e.desk.Load().Pack); err != nil {
+		return err
+	}
+	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	e.stop = stop
+	for range e.o.Workers {
+		e.done.Go(func() { e.work(work) })
+	}
+	e.done.Go(func() { e.sweep(work) })
+	return nil
+}
+
+// sweepEvery is how often words past their retention are deleted (rule D6).
+const sweepEvery = time.Hour
+
+func (e *Engine) sweep(ctx context.Context) {
+	for {
+		if n, err := e.o.Store.Sweep(ctx); err != nil && ctx.Err() == nil {
+			e.o.Log.Error().Err(err).Msg("sweep the store")
+		} else if n > 0 {
+			e.o.Log.Info().Int("gone", n).Msg("swept the store")
+		}
+		if e.o.Wait(ctx, sweepEvery) != nil {
+			return
+		}
+	}
+}
+
+// Stop hands back what is under way and waits for the workers, until ctx ends.
+func (e *Engine) Stop(ctx context.Context) error {
+	e.stop(errStopping)
+	idle := make(chan struct{})
+	go func() {
+		e.done.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		return fmt.Errorf("stop the bot: some turns did not hand back in time: %w", context.Cause(ctx))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var errs []error
+	for _, d := range e.pinned {
+		errs = append(errs, d.Close())
+	}
+	clear(e.pinned)
+	return errors.Join(errs...)
+}
+
+// Swap makes another version the active one, for turns that begin from now on. Turns under way do not notice. The version
+// before it is returned; close it when its last turn is over.
+func (e *Engine) Swap(ctx context.Context, desk *assistants.Desk) (*assistants.Desk, error) {
+	if err := e.keep(ctx, desk.Pack); err != nil {
+		return nil, err
+	}
+	return e.desk.Swap(desk), nil
+}
+
+// queued is a message in the queue, with the id that its turn has from the first moment on: a turn that is taken up again
+// after a crash is the same turn.
+type queued struct {
+	Turn    string       `json:"turn"`
+	Message chat.Message `json:"message"`
+}
+
+// Accept stores a message and returns the id of its turn; only then may the surface acknowledge it (rule D1). fresh is
+// false, and there is no id, for a message that was accepted before.
+func (e *Engine) Accept(ctx context.Context, m chat.Message) (turn string, fresh bool, err error) {
+	q := queued{turnID(m.Key, e.o.Now()), m}
+	body, err := json.Marshal(q)
+	if err != nil {
+		return "", false, fmt.Errorf("accept message %s: %w", m.Key, err)
+	}
+	fresh, err = e.o.Store.Push(ctx, store.Item{Key: m.Key, Thread: threadID(m.Thread), Body: body})
+	if err != nil {
+		return "", false, fmt.Errorf("accept message %s: %w", m.Key, err)
+	}
+	if !fresh {
+		return "", false, nil
+	}
+	return q.Turn, true, nil
+}
+
+// turnID begins with the time, so that what is written of turns at the same time lies side by side on the disk, which
+// halves the pages that a commit writes. The rest tells turns of one second apart.
+func turnID(key string, now time.Time) string {
+	sum := sha256.Sum256([]byte(key))
+	return journal.TurnID(fmt.Sprintf("%08x%s", uint32(now.Unix()), hex.EncodeToString(sum[:4]))) //nolint:gosec // until 2106
+}
+
+// threadID joins the parts so that no two threads share one, whatever their ids hold.
+func threadID(t chat.Thread) string {
+	return url.PathEscape(t.Team) + "/" + url.PathEscape(t.Channel) + "/" + url.PathEscape(t.Root)
+}
+
+func (e *Engine) work(ctx context.Context) {
+	for ctx.Err() == nil {
+		lease, err := e.o.Store.Claim(ctx, e.o.Lease)
+		if err != nil {
+			if ctx.Err() == nil {
+				e.o.Log.Error().Err(err).Msg("claim a thread")
+				_ = e.o.Wait(ctx, time.Second) // it ends early only when the context does
+			}
+			continue
+		}
+		if pause := e.serve(ctx, lease); pause > 0 {
+			_ = e.o.Wait(ctx, pause)
+		}
+	}
+}
+
+// serve works off the oldest message of a leased thread and says how long to pause after a failure.
+func (e *Engine) serve(ctx context.Context, l store.Lease) time.Duration {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var renewing sync.WaitGroup
+	defer renewing.Wait()
+	defer cancel(nil)
+	renewing.Go(func() { e.renew(ctx, l, cancel) })
+
+	items, err := e.o.Store.Items(ctx, l)
+	if err == nil && len(items) > 0 {
+		err = e.try(ctx, l, items[0])
+	}
+	if err == nil && len(items) > 0 {
+		e.forget(items[0].Key)
+		return 0 // the turn's last commit gave the thread back
+	}
+	if releaseErr := e.o.Store.Release(context.WithoutCancel(ctx), l); releaseErr != nil && !errors.Is(releaseErr, store.ErrStale) {
+		e.o.Log.Error().Err(releaseErr).Str("thread", l.Thread).Msg("give a thread back")
+	}
+	if err == nil || errors.Is(err, store.ErrStale) || ctx.Err() != nil {
+		return 0
+	}
+	if len(items) == 0 {
+		e.o.Log.Error().Err(err).Str("thread", l.Thread).Msg("read a thread's queue")
+		return time.Second
+	}
+	return e.pause(items[0].Key)
+}
+
+// renew keeps the lease while the turn is under way. A lease that is lost ends the turn here: another worker has it.
+func (e *Engine) renew(ctx context.Context, l store.Lease, lost context.CancelCauseFunc) {
+	tick := time.NewTicker(e.o.Lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := e.o.Store.Renew(ctx, l, e.o.Lease); err != nil && ctx.Err() == nil {
+				lost(fmt.Errorf("renew the lease of %s: %w", l.Thread, err))
+				return
+			}
+		}
+	}
+}
+
+// try handles one message; a panic is an error like any other, and the process lives on.
+func (e *Engine) try(ctx context.Context, l store.Lease, it store.Item) (err error) {
+	var q queued
+	if err := json.Unmarshal(it.Body, &q); err != nil {
+		return fmt.Errorf("read queued message %s: %w", it.Key, err)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			e.o.Log.Error().Str("turn", q.Turn).Str("stack", string(debug.Stack())).Msg("turn panicked")
+			err = fmt.Errorf("turn %s panicked: %v", q.Turn, p)
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrStale) {
+			e.failed(ctx, it.Key, q, err)
+		}
+	}()
+	s, err := e.open(ctx, l, it.Key, q)
+	if err != nil {
+		return err
+	}
+	if s.rec.State == stateDone {
+		return s.ack(ctx)
+	}
+	if s.rec.State == stateFresh {
+		if err := s.route(ctx); err != nil {
+			return err
+		}
+	}
+	if s.rec.State == stateRunning {
+		if err := s.run(ctx); err != nil {
+			return err
+		}
+	}
+	return s.deliver(ctx)
+}
+
+// mostTries of one message by one process. Then the person is told, so that nobody waits for an answer that does not come.
+const mostTries = 3
+
+// failed counts a try that broke, and after the last one apologises. It is the way out when even the record cannot be
+// written: the message stays in the queue, and is tried again now and then, and by the next process.
+func (e *Engine) failed(ctx context.Context, key string, q queued, cause error) {
+	e.mu.Lock()
+	e.failures[key]++
+	n := e.failures[key]
+	e.mu.Unlock()
+	e.o.Log.Error().Err(cause).Str("turn", q.Turn).Int("try", n).Msg("turn failed")
+	if n != mostTries {
+		return
+	}
+	reply := chat.Reply{Text: brokenWords(q.Turn)}
+	if err := e.o.Surface.Post(ctx, Post{Key: q.Turn, Turn: q.Turn, Thread: q.Message.Thread, Reply: reply, Outcome: Failed}); err != nil {
+		e.o.Log.Error().Err(err).Str("turn", q.Turn).Msg("apologise")
+	}
+	e.tell(Finished{Turn: q.Turn, Key: key, Outcome: Failed, Reply: reply, Err: cause})
+}
+
+// pause is how long to wait before a thread whose message has failed is tried again.
+func (e *Engine) pause(key string) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return min(250*time.Millisecond<<min(max(e.failures[key]-1, 0), 7), 30*time.Second)
+}
+
+func (e *Engine) forget(key string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.failures, key)
+}
+
+func (e *Engine) tell(f Finished) {
+	if e.o.Finished != nil {
+		e.o.Finished(f)
+	}
+}
+
+// keep stores the files of a version under its digest, for ever: a run names the version that it started with.
+func (e *Engine) keep(ctx context.Context, p *config.Pack) error {
+	key := packKey(p.Digest)
+	if have, err := e.o.Store.Content(ctx, key); err != nil {
+		return fmt.Errorf("keep version %s of the pack: %w", p.Digest, err)
+	} else if have != nil {
+		return nil
+	}
+	data, err := json.Marshal(p.Files)
+	if err != nil {
+		return fmt.Errorf("keep version %s of the pack: %w", p.Digest, err)
+	}
+	if err := e.o.Store.Commit(ctx, store.Batch{Contents: []store.Content{{Key: key, Value: data}}}); err != nil {
+		return fmt.Errorf("keep version %s of the pack: %w", p.Digest, err)
+	}
+	return nil
+}
+
+// version gives the desk of a digest: the active one, or one that an older turn is pinned to (rule D5).
+func (e *Engine) version(ctx context.Context, digest string) (*assistants.Desk, error) {
+	if active := e.desk.Load(); active.Pack.Digest == digest {
+		return active, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if d, ok := e.pinned[digest]; ok {
+		return d, nil
+	}
+	data, err := e.o.Store.Content(ctx, packKey(digest))
+	if err != nil {
+		return nil, fmt.Errorf("read version %s of the pack: %w", digest, err)
+	}
+	var files []config.File
+	if err := json.Unmarshal(data, &files); err != nil {
+		return nil, fmt.Errorf("read version %s of the pack: it is not kept as it should be: %w", digest, err)
+	}
+	d, err := e.o.Open(ctx, files)
+	if err != nil {
+		return nil, fmt.Errorf("open version %s of the pack: %w", digest, err)
+	}
+	e.pinned[digest] = d
+	return d, nil
+}
+
+func packKey(digest string) string { return "pack/" + digest }

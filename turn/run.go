@@ -1,0 +1,210 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"switchboard/assistants"
+	"switchboard/guards"
+	"switchboard/journal"
+	"switchboard/llm"
+	"switchboard/loop"
+	"switchboard/store"
+	"switchboard/tools"
+)
+
+// run lets the assistant answer, and makes the final text durable.
+func (s *story) run(ctx context.Context) error {
+	a := s.desk.Assistant(s.rec.Assistant)
+	if a == nil || !slices.ContainsFunc(s.mayUse(), named(s.rec.Assistant)) {
+		return s.conclude(ctx, Refused, nobodyWords)
+	}
+	door := s.door(ctx, a)
+	timed, cancel := context.WithTimeoutCause(ctx, a.Limits.Time, fmt.Errorf("run %s: its %s are over", journal.RunID(s.journal.Turn()), a.Limits.Time))
+	defer cancel()
+	r := &running{story: s, assistant: a, door: door, prompt: s.journal.Mask().Text(a.Prompt(s.desk.Pack.Name, s.rec.Began))}
+	end, err := loop.Run(timed, r.state(), loop.Deps{Ask: r.ask, Call: r.call, Save: r.save, Effect: door.Effect})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		if _, isModel := errors.AsType[*llm.Error](err); !isModel {
+			return err
+		}
+		end = loop.End{Err: err}
+	}
+	if end.Err != nil && !noScript(end.Err) {
+		s.e.o.Log.Error().Str("error", s.journal.Mask().Text(end.Err.Error())).Str("turn", s.journal.Turn()).Msg("ask the assistant's model")
+	}
+	outcome, text := r.close(end)
+	return s.conclude(ctx, outcome, text)
+}
+
+// conclude makes the final text durable, before anybody sees it.
+func (s *story) conclude(ctx context.Context, outcome, text string) error {
+	s.rec.State, s.rec.Outcome, s.reply = stateDelivering, outcome, text
+	return s.commit(ctx, func(b *store.Batch) { s.journal.Reply(b, text) })
+}
+
+// door is the one way to the tools that exist for this person in this place.
+func (s *story) door(ctx context.Context, a *assistants.Assistant) *tools.Dispatcher {
+	pack := s.desk.Pack
+	scope := pack.ScopeOf(s.msg.Channel.ID, s.msg.From.ID)
+	show := func(c journal.Call) {
+		s.e.o.Surface.Show(ctx, Progress{Thread: s.msg.Thread, Turn: s.journal.Turn(), Assistant: a.Name, Call: &c})
+	}
+	return tools.NewDispatcher(tools.Options{
+		Tools:  a.Tools(scope),
+		Asked:  guards.Asked{Actor: s.msg.From, Groups: pack.Groups(s.msg.From), Channel: s.msg.Channel, Scope: scope},
+		Policy: s.policy(), Calls: a.Limits.Calls, Record: s.journal, Past: s.past.Calls, Read: pack.Tool(tools.ResultRead), Results: s.e.o.Store,
+		Rates: &s.e.rates, Now: s.e.o.Now, Wait: s.e.o.Wait, Log: s.e.o.Log, Watch: show,
+	})
+}
+
+// running is a run's dealings with the loop.
+type running struct {
+	*story
+	assistant *assistants.Assistant
+	door      *tools.Dispatcher
+	prompt    string
+	limit     string // which limit ended the rounds
+}
+
+func (r *running) state() *loop.State {
+	st := &loop.State{
+		Turns: append(r.thread.history(), llm.Turn{Role: llm.User, Text: r.request()}),
+		Limit: r.assistant.Rounds,
+	}
+	for _, reply := range r.past.Rounds {
+		st.Rounds = append(st.Rounds, loop.Round{Reply: reply.Reply, Final: reply.Final})
+	}
+	return st
+}
+
+// request is what the assistant is asked: the message, or the one that a question was about, once its answer is a mere pick.
+func (s *story) request() string {
+	if s.picked && s.thread.words.Unclear != "" {
+		return s.thread.words.Unclear
+	}
+	return s.text
+}
+
+// ask asks the assistant's model, if the run's limits leave room for it.
+func (r *running) ask(ctx context.Context, turns []llm.Turn, offered bool) (llm.Reply, error) {
+	req := llm.Request{System: r.prompt, Turns: turns, Tools: r.door.Offered()}
+	role, times := journal.RoleRound, 2
+	if !offered {
+		req.Choice, role, times = llm.None, journal.RoleFinal, 1
+	}
+	spec := r.assistant.Asker.Spec
+	var price *llm.Price
+	if spec.Price != nil {
+		price = &llm.Price{Input: llm.USD(spec.Price.Input), Cached: llm.USD(spec.Price.Cached), Output: llm.USD(spec.Price.Output)}
+	}
+	spent := guards.Spent{Tokens: r.spent.Input + r.spent.Output, Money: r.spent.Cost}
+	if v := r.assistant.Budget().Ask(spent, guards.Reserve(req, spec.Output, price), times); v.Say != guards.Allow {
+		r.limit = v.Why
+		return llm.Reply{}, loop.ErrSpent
+	}
+	if timeIsUp(ctx) {
+		r.limit = context.Cause(ctx).Error()
+		return llm.Reply{}, loop.ErrSpent
+	}
+	reply, err := r.story.ask(ctx, r.assistant.Asker, role, req)
+	if err != nil && timeIsUp(ctx) {
+		r.limit = context.Cause(ctx).Error()
+		return llm.Reply{}, loop.ErrSpent
+	}
+	if err == nil && len(reply.Calls) > 0 && strings.TrimSpace(reply.Text) != "" {
+		r.e.o.Surface.Show(ctx, Progress{Thread: r.msg.Thread, Turn: r.journal.Turn(), Assistant: r.assistant.Name, Status: r.clean(reply.Text, r.assistant)})
+	}
+	return reply, err
+}
+
+func timeIsUp(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
+
+func (r *running) call(ctx context.Context, at loop.At, c llm.ToolCall, offered bool) (loop.Answer, error) {
+	if !offered {
+		a, err := r.door.Refuse(ctx, at.Round, at.Seq, c, "no tools are offered any more; this was the last reply of the run")
+		return loop.Answer(a), err
+	}
+	a, err := r.door.Call(ctx, at.Round, at.Seq, c)
+	return loop.Answer(a), err
+}
+
+// save stages the newest reply. It becomes durable with the first intent of its calls; a reply without calls is the final
+// text, which is stored as such.
+func (r *running) save(_ context.Context, st *loop.State) error {
+	n := len(st.Rounds) - 1
+	if len(st.Rounds[n].Calls) == 0 && st.Rounds[n].Text != "" {
+		return nil
+	}
+	r.journal.Round(n, journal.Reply{Reply: st.Rounds[n].Reply, Final: st.Rounds[n].Final})
+	return nil
+}
+
+// close turns the run's end into the outcome and the text for the person. The person always gets a sentence (rule L1), and
+// where things can be changed, a last line about what was, from the record (rule M8).
+func (r *running) close(end loop.End) (outcome, text string) {
+	text = r.clean(end.Text, r.assistant)
+	if end.Cut && text != "" {
+		text += "\n\n(The answer was cut off: it grew longer than one answer may be.)"
+	}
+	calls := r.door.Calls()
+	switch {
+	case end.Capped:
+		outcome = Capped
+	case text == "" && end.Err != nil && !empty(end.Err):
+		outcome = Failed
+	default:
+		outcome = Answered
+	}
+	if text == "" {
+		return r.speak(outcome, end.Err, calls)
+	}
+	if r.assistant.ChangesThings() {
+		text += "\n\n" + r.clean(accountWords(calls), r.assistant)
+	}
+	return outcome, text
+}
+
+// empty says whether the model was there, but had nothing to say.
+func empty(err error) bool {
+	failed, ok := errors.AsType[*llm.Error](err)
+	return ok && failed.Reason == llm.Empty
+}
+
+// speak is the runtime's own sentence, where the model had none.
+func (r *running) speak(outcome string, cause error, calls []journal.Call) (string, string) {
+	why := "I could not put an answer into words."
+	if outcome == Capped {
+		why = "I ran out of steps before I had an answer."
+	}
+	if r.limit != "" {
+		why = "I had to stop before I had an answer: " + r.limit + "."
+	}
+	if noScript(cause) {
+		return modelWords(cause, r.journal.Turn())
+	}
+	if failed, ok := errors.AsType[*llm.Error](cause); ok && failed.Reason != llm.Empty {
+		why = "I had to stop: " + reasonWords(failed.Reason) + "."
+	}
+	return outcome, r.clean(why+" "+accountWords(calls)+" ("+journal.RunID(r.journal.Turn())+")", r.assistant)
+}
+
+// clean is the one filter on everything that leaves (rule M7). It also takes out what the mask hides.
+func (s *story) clean(text string, a *assistants.Assistant) string {
+	out := guards.Output{Links: s.desk.Pack.Links}
+	if a != nil {
+		out = a.Output
+	}
+	out.Mentions = append(slices.Clone(out.Mentions), s.msg.From.ID)
+	cleaned, removed := out.Clean(s.journal.Mask().Text(text))
+	if len(removed) > 0 {
+		s.e.o.Log.Warn().Str("turn", s.journal.Turn()).Int("removed", len(removed)).Msg("took links or mentions out of a reply")
+	}
+	return strings.TrimSpace(cleaned)
+}
