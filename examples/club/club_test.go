@@ -1,0 +1,215 @@
+package club_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"switchboard/config"
+	"switchboard/examples/backoffice"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func load(t *testing.T) *config.Pack {
+	t.Helper()
+	p, err := config.Load(os.DirFS("."), config.Options{})
+	if err != nil {
+		t.Fatalf("the pack has problems:\n%v", err)
+	}
+	return p
+}
+
+func TestPackHasNoProblemsAndNeedsOnlyTheBackOffice(t *testing.T) {
+	t.Parallel()
+	needs := map[string]string{}
+	for _, r := range load(t).Refs() {
+		needs[r.Env] = "given"
+	}
+	want := map[string]string{"BACKOFFICE_URL": "given", "BACKOFFICE_TOKEN": "given"}
+	if diff := cmp.Diff(want, needs); diff != "" {
+		t.Errorf("variables (-want +got):\n%s", diff)
+	}
+}
+
+func TestFiveNarrowAssistants(t *testing.T) {
+	t.Parallel()
+	p := load(t)
+	got := map[string]int{}
+	for _, a := range p.Assistants {
+		got[a.Name] = a.Rounds
+		if len(a.Tools) > 10 {
+			t.Errorf("%s has %d tools", a.Name, len(a.Tools))
+		}
+	}
+	want := map[string]int{"configuration": 8, "bookings": 8, "communication": 8, "insights": 8, "help": 6}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rounds (-want +got):\n%s", diff)
+	}
+	rehearsed := map[string]int{}
+	for _, r := range p.Rehearsals {
+		seen := map[string]bool{}
+		for _, s := range r.Steps {
+			if s.Expect != nil && s.Expect.Assistant != "" && !seen[s.Expect.Assistant] {
+				seen[s.Expect.Assistant] = true
+				rehearsed[s.Expect.Assistant]++
+			}
+		}
+	}
+	for name := range want {
+		if rehearsed[name] < 2 {
+			t.Errorf("%s has %d rehearsals, want 2 or more", name, rehearsed[name])
+		}
+	}
+}
+
+// TestM2_ModelCanNeitherSeeNorSetTheOrganisation holds every tool of the pack to rule M2.
+func TestM2_ModelCanNeitherSeeNorSetTheOrganisation(t *testing.T) {
+	t.Parallel()
+	p := load(t)
+	for _, tool := range p.Tools {
+		if tool.HTTP == nil {
+			continue
+		}
+		if tool.Bind["org"] != "org" {
+			t.Errorf("%s does not bind the organisation: %v", tool.Name, tool.Bind)
+		}
+		if strings.Contains(string(tool.Shown), `"org"`) {
+			t.Errorf("%s shows the organisation: %s", tool.Name, tool.Shown)
+		}
+		if err := tool.CheckArgs(map[string]any{"org": "org_9", "why": "look", "expects": "rows"}); err == nil {
+			t.Errorf("%s takes an organisation from the model", tool.Name)
+		}
+	}
+	for channel, want := range map[string]string{"C0FRONT": "org_7", "C0NORTH": "org_9", "C0OTHER": ""} {
+		if got := p.ScopeOf(channel, "U0TOM")["org"]; got != want {
+			t.Errorf("the organisation of %s is %q, want %q", channel, got, want)
+		}
+	}
+}
+
+// TestToolsFitTheBackOffice asks the real server by each tool's contract and checks what comes back.
+func TestToolsFitTheBackOffice(t *testing.T) {
+	t.Parallel()
+	p := load(t)
+	s, err := backoffice.Start(t.Context(), backoffice.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	march := map[string]any{"from": "2026-03-01", "to": "2026-03-31"}
+	samples := map[string]map[string]any{
+		"config.get": {}, "config.courts": {}, "config.staff": {}, "config.prices": {"court": int64(3), "band": "weekend"},
+		"config.set_hours":  {"weekday": "saturday", "since": "2026-05-02", "opens": "07:00", "closes": "20:00"},
+		"config.set_price":  {"court": int64(3), "band": "weekend", "cents": int64(3000)},
+		"config.close_day":  {"day": "2026-05-08", "area": "pool", "reason": "The pump is serviced"},
+		"config.reopen_day": {"day": "2026-05-01", "area": "club"}, "config.set_role": {"person": "s_7004", "role": "coach"},
+		"members.find": {"q": "Mia"}, "bookings.list": {"day": "2026-05-05"}, "bookings.get": {"booking": "b_7001"}, "bookings.free": {"day": "2026-05-05"},
+		"bookings.create": {"member": "m_7101", "court": int64(2), "day": "2026-05-05", "start": "18:00"},
+		"bookings.move":   {"booking": "b_7001", "day": "2026-05-07", "start": "20:00"}, "bookings.cancel": {"booking": "b_7002"},
+		"segments.list": {}, "documents.find": {"q": "sauna"}, "messages.list": {},
+		"messages.draft": {"to": "seg_team", "subject": "Training", "text": "Training is at 19:00."},
+		"messages.edit":  {"message": "msg_7002", "subject": "League", "text": "It begins."}, "messages.preview": {"message": "msg_7002"},
+		"messages.send": {"message": "msg_7002", "recipients": int64(16)}, "messages.status": {"message": "msg_7001"},
+		"metrics.revenue": march, "metrics.occupancy": march, "metrics.memberships": march,
+		"metrics.compare": {"metric": "revenue", "from": "2026-03-01", "to": "2026-03-31", "with_from": "2026-02-01", "with_to": "2026-02-28"},
+		"metrics.top":     {"what": "hours", "from": "2026-05-04", "to": "2026-05-10"},
+	}
+	for _, tool := range p.Tools {
+		if tool.HTTP == nil {
+			continue
+		}
+		args, ok := samples[tool.Name]
+		if !ok {
+			t.Errorf("%s has no sample", tool.Name)
+			continue
+		}
+		model := map[string]any{"why": "see", "expects": "rows"}
+		maps.Copy(model, args)
+		if err := tool.CheckArgs(model); err != nil {
+			t.Errorf("%s refuses its sample: %v", tool.Name, err)
+		}
+		status, body := ask(t, s, tool, args)
+		if status != http.StatusOK {
+			t.Errorf("%s: status %d: %s", tool.Name, status, body)
+			continue
+		}
+		v, err := config.DecodeJSON(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err = tool.Project(v, status); err != nil {
+			t.Errorf("%s: project %s: %v", tool.Name, body, err)
+		}
+		if err := tool.CheckResult(v); err != nil {
+			t.Errorf("%s: result %s: %v", tool.Name, body, err)
+		}
+		if tool.Effect != config.NoEffect && tool.Idempotency == nil {
+			t.Errorf("%s changes something and has no idempotency key", tool.Name)
+		}
+	}
+}
+
+// ask sends one request as a tool describes it, for the first organisation.
+func ask(t *testing.T, s *backoffice.Server, tool *config.Tool, args map[string]any) (int, []byte) {
+	t.Helper()
+	left := map[string]any{"org": "org_7"}
+	path := tool.HTTP.Path
+	for k, v := range args {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filled := strings.ReplaceAll(path, "{"+k+"}", url.PathEscape(strings.Trim(string(text), `"`))); filled != path {
+			path = filled
+			continue
+		}
+		left[k] = v
+	}
+	method := strings.ToUpper(tool.HTTP.Method)
+	var body io.Reader
+	if slices.Contains([]string{"GET", "DELETE"}, method) {
+		q := url.Values{}
+		for k, v := range left {
+			text, err := json.Marshal(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.Set(k, strings.Trim(string(text), `"`))
+		}
+		path += "?" + q.Encode()
+	} else {
+		b, err := json.Marshal(left)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = strings.NewReader(string(b))
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, s.URL()+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.Token())
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, b
+}
