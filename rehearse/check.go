@@ -1,0 +1,105 @@
+package rehearse
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"switchboard/config"
+	"switchboard/journal"
+	"switchboard/turn"
+)
+
+// outcome is everything that is known of a turn that is over.
+type outcome struct {
+	full  journal.Turn
+	sum   journal.Summary
+	posts []turn.Post
+}
+
+// reply is what the person read.
+func (o outcome) reply() string {
+	if len(o.posts) == 0 {
+		return ""
+	}
+	return o.posts[len(o.posts)-1].Reply.Text
+}
+
+// check holds a turn against one expectation.
+func (s *stage) check(st config.Step, o outcome) {
+	e := st.Expect
+	if e.Outcome != "" && e.Outcome != o.sum.Outcome {
+		s.fail(st.Place, "expected outcome %s, it was %s (%s)", e.Outcome, o.sum.Outcome, o.story())
+	}
+	if got := known(o.sum.Assistant); e.Assistant != "" && e.Assistant != got {
+		if got == "" {
+			got = "none"
+		}
+		s.fail(st.Place, "expected assistant %s, it was %s (%s)", e.Assistant, got, o.story())
+	}
+	if e.Refused != "" && !o.has(e.Refused, journal.Refused) {
+		s.fail(st.Place, "expected a refused call of %s, there was none (%s)", e.Refused, o.story())
+	}
+	if e.Denied != "" && !o.has(e.Denied, journal.Denied) {
+		s.fail(st.Place, "expected a denied call of %s, there was none (%s)", e.Denied, o.story())
+	}
+	for _, words := range e.Says {
+		if !strings.Contains(strings.ToLower(o.reply()), strings.ToLower(words)) {
+			s.fail(st.Place, "expected a reply that says %q (%s)", words, o.story())
+		}
+	}
+	if e.That == nil {
+		return
+	}
+	holds, err := e.That.Holds(o.sum.Vars(o.full))
+	switch {
+	case err != nil:
+		s.fail(st.Place, "expected %s, which cannot be evaluated: %v (%s)", e.That.Source(), err, o.story())
+	case !holds:
+		s.fail(st.Place, "expected %s, it does not hold (%s)", e.That.Source(), o.story())
+	}
+}
+
+func (o outcome) has(tool string, ended journal.Outcome) bool {
+	return slices.ContainsFunc(o.sum.Calls, func(c journal.CallSummary) bool { return c.Tool == tool && c.Outcome == ended })
+}
+
+// mostReply is how much of a reply a failure quotes, in bytes.
+const mostReply = 200
+
+// story tells what there was, in one line.
+func (o outcome) story() string {
+	parts := []string{"there was: " + o.sum.Outcome}
+	if a := known(o.sum.Assistant); a != "" {
+		parts[0] += " by " + a
+	}
+	parts = append(parts, fmt.Sprintf("%d rounds", o.sum.Rounds))
+	for _, c := range o.sum.Calls {
+		call := c.Tool + " " + string(c.Outcome)
+		if why := known(c.Reason); why != "" {
+			call += ": " + clip(why, mostReply)
+		}
+		parts = append(parts, call)
+	}
+	reply := strings.Join(strings.Fields(o.reply()), " ")
+	return strings.Join(parts, ", ") + ", reply “" + clip(reply, mostReply) + "”"
+}
+
+// clip cuts s to about n bytes, at a character.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
+
+func known(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

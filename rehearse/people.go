@@ -1,0 +1,162 @@
+package rehearse
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"switchboard/chat"
+	"switchboard/llm"
+	"switchboard/turn"
+)
+
+// message is the n-th thing that is said. A rehearsal is one thread, and its people are members of the workspace.
+func (s *stage) message(n int, text string) chat.Message {
+	person := cmp.Or(s.rehearsal.As, s.o.As, somebody)
+	channel := cmp.Or(s.rehearsal.In, s.o.In, somewhere)
+	visibility := chat.Public
+	if strings.HasPrefix(channel, "D") {
+		visibility = chat.DM
+	}
+	const team = "rehearsal"
+	return chat.Message{
+		Key:     fmt.Sprintf("msg:%s:%s:%d", team, channel, n+1),
+		Thread:  chat.Thread{Team: team, Channel: channel, Root: "1"},
+		Channel: chat.Channel{ID: channel, Visibility: visibility},
+		From:    chat.Person{ID: person, Kind: chat.Member},
+		Text:    text,
+		At:      s.clock.now(),
+	}
+}
+
+// surface is where the people of a rehearsal read. It keeps what was posted.
+type surface struct {
+	mu    sync.Mutex
+	posts []turn.Post
+}
+
+// Show implements turn.Surface: nobody looks on.
+func (s *surface) Show(context.Context, turn.Progress) {}
+
+// Post implements turn.Surface.
+func (s *surface) Post(_ context.Context, p turn.Post) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.posts = append(s.posts, p)
+	return nil
+}
+
+// Posted implements turn.Surface.
+func (s *surface) Posted(_ context.Context, _ chat.Thread, key string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.posts, func(p turn.Post) bool { return p.Key == key }), nil
+}
+
+// of lists what a turn posted.
+func (s *surface) of(id string) []turn.Post {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []turn.Post
+	for _, p := range s.posts {
+		if p.Turn == id {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// clock starts where the rehearsal says and moves with real time. Pauses pass a hundred times as fast, and count in full:
+// who rehearses does not want to sit through the waits between attempts.
+type clock struct {
+	base func() time.Time
+
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+const haste = 100
+
+func newClock(at time.Time, base func() time.Time) *clock {
+	if at.IsZero() {
+		return &clock{base: base}
+	}
+	return &clock{base: func() time.Time { return base().In(at.Location()) }, ahead: at.Sub(base())}
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.base().Add(c.ahead)
+}
+
+func (c *clock) wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d / haste)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += d - d/haste
+	return nil
+}
+
+// listener passes on what a scripted model answers, and keeps what it could not.
+type listener struct {
+	llm.Model
+	heard *heard
+}
+
+// Do implements llm.Model.
+func (l *listener) Do(ctx context.Context, r llm.Request) (llm.Reply, error) {
+	reply, err := l.Model.Do(ctx, r)
+	if failed, ok := errors.AsType[*llm.Error](err); ok && failed.Err != nil {
+		l.heard.note(failed)
+	}
+	return reply, err
+}
+
+// heard is what scripted models could not answer in one turn, and why.
+type heard struct {
+	mu   sync.Mutex
+	miss []string
+	fill []string
+}
+
+func (h *heard) note(e *llm.Error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if e.Reason == llm.NoScript {
+		h.miss = append(h.miss, e.Err.Error())
+	} else {
+		h.fill = append(h.fill, e.Detail)
+	}
+}
+
+func (h *heard) reset() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.miss, h.fill = nil, nil
+}
+
+// misses says where no step could be played.
+func (h *heard) misses() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.miss)
+}
+
+// unfilled says which steps lacked the results that they build on.
+func (h *heard) unfilled() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.fill)
+}
