@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"switchboard/assistants"
+	"switchboard/config"
+	"switchboard/store"
+	"switchboard/store/sqlite"
+	"switchboard/turn"
+)
+
+// App is a bot at work: one pack, one store, one surface.
+type App struct {
+	path   string // of the pack
+	parts  *parts
+	store  store.Store
+	engine *turn.Engine
+	log    zerolog.Logger
+	old    []*assistants.Desk // versions that were swapped out
+}
+
+// AppOptions say what a bot works with.
+type AppOptions struct {
+	Path     string // of the pack
+	Env      config.Environ
+	Mode     mode
+	Surface  func(store.Store) turn.Surface
+	Finished func(turn.Finished)
+	Log      zerolog.Logger
+}
+
+// grace is how long a stopping bot waits for turns to hand back.
+const grace = 10 * time.Second
+
+// NewApp builds everything that can fail. Nothing works yet.
+func NewApp(ctx context.Context, o AppOptions) (_ *App, err error) {
+	a := &App{path: o.Path, log: o.Log}
+	if a.parts, err = gather(ctx, o.Path, o.Env, o.Mode); err != nil {
+		return nil, err
+	}
+	desk, err := a.parts.desk(ctx, a.parts.pack)
+	if err != nil {
+		return nil, errors.Join(err, a.parts.stop())
+	}
+	if a.store, err = sqlite.Open(ctx, a.parts.settings.StorePath(), sqlite.Options{}); err != nil {
+		return nil, errors.Join(err, desk.Close(), a.parts.stop())
+	}
+	a.engine = turn.New(desk, turn.Options{
+		Store: a.store, Surface: o.Surface(a.store), Open: a.parts.stored, Now: time.Now, Wait: wait, Log: o.Log, Finished: o.Finished,
+	})
+	a.old = append(a.old, desk)
+	return a, nil
+}
+
+// Start begins to work: what an earlier process left is taken up first.
+func (a *App) Start(ctx context.Context) error { return a.engine.Start(ctx) }
+
+// Reload makes the files as they are now the active version, or says what is wrong with them and changes nothing.
+func (a *App) Reload(ctx context.Context) error {
+	pack, err := load(a.path, a.parts.options())
+	if err != nil {
+		return fmt.Errorf("reload the pack; the version before stays active: %w", err)
+	}
+	desk, err := a.parts.desk(ctx, pack)
+	if err != nil {
+		return fmt.Errorf("reload the pack; the version before stays active: %w", err)
+	}
+	if _, err := a.engine.Swap(ctx, desk); err != nil {
+		return errors.Join(fmt.Errorf("reload the pack; the version before stays active: %w", err), desk.Close())
+	}
+	a.old = append(a.old, desk)
+	return nil
+}
+
+// Stop hands back what is under way and closes everything, in the opposite order of NewApp.
+func (a *App) Stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), grace, fmt.Errorf("stop: not done within %s", grace))
+	defer cancel()
+	errs := []error{a.engine.Stop(ctx), a.store.Close()}
+	for _, d := range a.old {
+		errs = append(errs, d.Close())
+	}
+	return errors.Join(append(errs, a.parts.stop())...)
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"switchboard/chat"
+	"switchboard/config"
+	"switchboard/store"
+	"switchboard/turn"
+)
+
+type chatFlags struct {
+	say           []string
+	as, in        string
+	json          bool
+	live, offline bool
+}
+
+func chatCommand(s streams, env config.Environ) *cobra.Command {
+	var f chatFlags
+	cmd := &cobra.Command{
+		Use:   "chat PACK",
+		Short: "Talk to a pack's bot in the terminal",
+		Long: `Talk to a pack's bot in the terminal, as a person in a channel.
+
+Without -m it reads a message a line until the input ends. All messages of one call share one thread. Turns that an
+earlier process left unfinished are taken up and printed first. State is kept in the store that BOT_STORE names
+(sqlite:bot.db in this folder unless set).
+
+Without a key for the pack's models the bot is offline: it plays the conversations that the pack rehearses.`,
+		Example: `bot chat examples/club -m "how do I export waivers?"`,
+		Args:    packArg(0, "the folder of one pack"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runChat(cmd.Context(), args[0], f, s, env)
+		},
+	}
+	cmd.Flags().StringArrayVarP(&f.say, "message", "m", nil, "say this and end; may be given more than once")
+	cmd.Flags().StringVar(&f.as, "as", "", "the person who talks, by id (default: the pack's first admin)")
+	cmd.Flags().StringVar(&f.in, "in", "", "the channel, by id (default: the first channel that the pack binds)")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object a line for every message")
+	cmd.Flags().BoolVar(&f.live, "live", false, "ask the real model")
+	cmd.Flags().BoolVar(&f.offline, "offline", false, "play the pack's rehearsals, even if a key is set")
+	return cmd
+}
+
+func runChat(ctx context.Context, path string, f chatFlags, s streams, env config.Environ) (err error) {
+	m, err := modeOf(f.live, f.offline)
+	if err != nil {
+		return err
+	}
+	settings, err := config.ReadSettings(env)
+	if err != nil {
+		return err
+	}
+	t := &terminal{streams: s, json: f.json}
+	finished := make(chan turn.Finished, 64)
+	app, err := NewApp(ctx, AppOptions{
+		Path: path, Env: env, Mode: m, Log: logger(s.err, env, settings, zerolog.ErrorLevel),
+		Surface:  func(st store.Store) turn.Surface { t.record = st; return t },
+		Finished: func(done turn.Finished) { finished <- done },
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, app.Stop(ctx)) }()
+	c := &conversation{app: app, terminal: t, finished: finished, person: person(app.parts.pack, f.as), channel: channel(app.parts.pack, f.in)}
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	if len(f.say) > 0 {
+		for _, text := range f.say {
+			if err := c.say(ctx, text); err != nil {
+				return err
+			}
+		}
+	} else if err := c.converse(ctx); err != nil {
+		return err
+	}
+	if c.failed {
+		return errSaid
+	}
+	return nil
+}
+
+// person is who talks: a member of the workspace. Without an id it is the pack's first admin, else the first person named.
+func person(p *config.Pack, id string) chat.Person {
+	if id == "" {
+		for _, g := range p.People {
+			for _, m := range g.Members {
+				if strings.HasPrefix(m, "U") && (id == "" || g.Name == "admins") {
+					id = m
+					if g.Name == "admins" {
+						return chat.Person{ID: id, Kind: chat.Member}
+					}
+				}
+			}
+		}
+	}
+	if id == "" {
+		id = "U0LOCAL"
+	}
+	return chat.Person{ID: id, Kind: chat.Member}
+}
+
+// channel is where they talk. Without an id it is the first channel that the pack binds a value to.
+func channel(p *config.Pack, id string) chat.Channel {
+	if id == "" {
+		id = p.FirstChannel()
+	}
+	if id == "" {
+		id = "C0LOCAL"
+	}
+	c := chat.Channel{ID: id, Visibility: chat.Public}
+	if strings.HasPrefix(id, "D") {
+		c.Visibility = chat.DM
+	}
+	return c
+}
+
+// conversation is one call of bot chat: one person in one thread.
+type conversation struct {
+	app      *App
+	terminal *terminal
+	finished chan turn.Finished
+	person   chat.Person
+	channel  chat.Channel
+	root     string
+	last     int64 // the newest message's time, so that no two share one
+	failed   bool
+}
+
+// begin starts the bot and waits for what an earlier process left.
+func (c *conversation) begin(ctx context.Context) error {
+	waiting, err := c.app.store.Waiting(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.app.Start(ctx); err != nil {
+		return err
+	}
+	if waiting > 0 {
+		c.terminal.note("(taking up %d unfinished message(s) of an earlier run)\n", waiting)
+	}
+	for range waiting {
+		if err := c.await(ctx, ""); err != nil {
+			return err
+		}
+	}
+	if !c.app.parts.live {
+		c.terminal.note("(offline: no model key is set, so I play the conversations that this pack rehearses)\n")
+	}
+	c.terminal.note("(you are %s in %s)\n", c.person.ID, c.channel.ID)
+	return nil
+}
+
+// say accepts one message and waits until its turn is over.
+func (c *conversation) say(ctx context.Context, text string) error {
+	now := time.Now()
+	c.last = max(c.last+1, now.UnixMicro())
+	ts := fmt.Sprintf("%d.%06d", c.last/1e6, c.last%1e6)
+	if c.root == "" {
+		c.root = ts
+	}
+	m := chat.Message{
+		Key:    fmt.Sprintf("msg:%s:%s:%s", localTeam, c.channel.ID, ts),
+		Thread: chat.Thread{Team: localTeam, Channel: c.channel.ID, Root: c.root}, Channel: c.channel, From: c.person, Text: text, At: now,
+	}
+	if _, _, err := c.app.engine.Accept(ctx, m); err != nil {
+		return err
+	}
+	return c.await(ctx, m.Key)
+}
+
+// localTeam is the team of the terminal.
+const localTeam = "TLOCAL"
+
+// await waits for the turn of a message to end; any turn, if key is empty.
+func (c *conversation) await(ctx context.Context, key string) error {
+	for {
+		select {
+		case done := <-c.finished:
+			c.failed = c.failed || done.Outcome == turn.Failed
+			if key == "" || done.Key == key {
+				return nil
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("stopped; what was accepted is kept, and the next bot chat takes it up")
+		}
+	}
+}
+
+// converse reads a message a line until the input ends.
+func (c *conversation) converse(ctx context.Context) error {
+	lines := make(chan string)
+	broken := make(chan error, 1)
+	go func() { // it ends with the input, or with the process: a read of a terminal cannot be cut short
+		defer close(lines)
+		in := bufio.NewScanner(c.terminal.in)
+		in.Buffer(nil, maxLine)
+		for in.Scan() {
+			select {
+			case lines <- in.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+		if errors.Is(in.Err(), bufio.ErrTooLong) {
+			broken <- fmt.Errorf("read a message: a line is longer than %d bytes; say it in several", maxLine)
+		} else if in.Err() != nil {
+			broken <- fmt.Errorf("read a message: %w", in.Err())
+		}
+	}()
+	for {
+		c.terminal.note("you> ")
+		select {
+		case text, ok := <-lines:
+			if !ok {
+				select {
+				case err := <-broken:
+					return err
+				default:
+					c.terminal.note("(goodbye)\n")
+					return nil
+				}
+			}
+			if text = strings.TrimSpace(text); text == "" {
+				continue
+			}
+			if b := c.app.parts.begins; b != nil && c.root != "" && b(text, c.person.ID, c.channel.ID) {
+				c.terminal.note("(a new conversation)\n")
+				c.root = ""
+			}
+			if err := c.say(ctx, text); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			c.terminal.note("(goodbye)\n")
+			return nil
+		}
+	}
+}
+
+// maxLine is how long a message may be, in bytes: as long as the longest that Slack takes.
+const maxLine = 40_000

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"switchboard/config"
+)
+
+// checked is what bot check says of one pack, for programs.
+type checked struct {
+	Pack     string    `json:"pack"`
+	OK       bool      `json:"ok"`
+	Name     *string   `json:"name"`
+	Digest   *string   `json:"digest"`
+	Problems []problem `json:"problems"`
+	Needs    []string  `json:"needs"` // variables and files that must be there when it runs
+}
+
+type problem struct {
+	File string `json:"file"`
+	Line int    `json:"line"`
+	Col  int    `json:"col"`
+	Msg  string `json:"msg"`
+	Mend string `json:"mend"`
+}
+
+func checkCommand(s streams, _ config.Environ) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "check PACK...",
+		Short:   "Say everything that is wrong with packs, with file, line and column",
+		Example: "bot check examples/club",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage("%s takes the folder of a pack, or several; e.g. %s", cmd.CommandPath(), cmd.Example)
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			bad := false
+			for _, path := range args {
+				c, pack, err := check(path)
+				if err != nil {
+					return err
+				}
+				bad = bad || !c.OK
+				if asJSON {
+					err = printJSON(s.out, c)
+				} else {
+					err = c.print(s, path, pack)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			if bad {
+				return no()
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line for every pack")
+	return cmd
+}
+
+func check(path string) (checked, *config.Pack, error) {
+	c := checked{Pack: path, Problems: []problem{}, Needs: []string{}}
+	p, err := load(path, config.Options{})
+	if problems, ok := errors.AsType[config.Problems](err); ok {
+		for _, x := range problems {
+			c.Problems = append(c.Problems, problem{filepath.ToSlash(x.Place.File), x.Place.Line, x.Place.Col, x.Msg, x.Mend})
+		}
+		return c, nil, nil
+	}
+	if err != nil {
+		return c, nil, err
+	}
+	if p.Example != "" {
+		if _, ok := exampleServers()[p.Example]; !ok {
+			return c, nil, fmt.Errorf("check pack %s: there is no example server %q in this program", path, p.Example)
+		}
+	}
+	c.OK, c.Name, c.Digest = true, &p.Name, &p.Digest
+	for _, r := range p.Refs() {
+		if n := r.String(); !slices.Contains(c.Needs, n) {
+			c.Needs = append(c.Needs, n)
+		}
+	}
+	return c, p, nil
+}
+
+func (c checked) print(s streams, path string, p *config.Pack) error {
+	out := page{w: s.out}
+	if !c.OK {
+		for _, x := range c.Problems {
+			mend := ""
+			if x.Mend != "" {
+				mend = " (" + x.Mend + ")"
+			}
+			out.print("%s:%d:%d: %s%s\n", x.File, x.Line, x.Col, x.Msg, mend)
+		}
+		out.print("%s: %s\n", path, count(len(c.Problems), "problem"))
+		return out.err
+	}
+	own := 0 // the built-in tools are no merit of the pack
+	for _, t := range p.Tools {
+		if t.HTTP != nil {
+			own++
+		}
+	}
+	out.print("%s: good: %s, %s, %s, %s, %s\n", path, count(len(p.Assistants), "assistant"), count(own, "tool"),
+		count(len(p.Policy.Rules), "rule"), count(len(p.Docs), "document"), count(len(p.Rehearsals), "rehearsal"))
+	if len(c.Needs) > 0 {
+		where := ""
+		if p.Example != "" {
+			where = "; bot chat starts the example server " + p.Example + ", which sets what is missing"
+		}
+		out.print("  needs %s%s\n", strings.Join(c.Needs, ", "), where)
+	}
+	return out.err
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
