@@ -88,3 +88,32 @@ func TestC2_ABadVersionNeverReplacesAGoodOne(t *testing.T) {
 		t.Errorf("after a good version: %q", after)
 	}
 }
+
+// Files, command line and start-up have one validator: whoever loads a broken pack hears the same.
+func TestC1_EveryDoorSaysTheSame(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../../examples/club")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte("rulez: []\ndefault: {write: ask}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(b.bot(exitNo, "check", dir)), "\n")
+	lines = lines[:len(lines)-1] // the count
+	if len(lines) != 2 {
+		t.Fatalf("check says %q; want two problems", lines)
+	}
+	for _, args := range [][]string{{"chat", dir, "-m", "hi"}, {"route", dir, "hi"}, {"rehearse", dir}} {
+		var out, errs strings.Builder
+		if code := run(t.Context(), args, streams{strings.NewReader(""), &out, &errs}, b.get); code != exitRun {
+			t.Errorf("bot %s: exit code %d", args[0], code)
+		}
+		for _, line := range lines {
+			if !strings.Contains(errs.String(), line) {
+				t.Errorf("bot %s says\n%s\nwithout %q", args[0], errs.String(), line)
+			}
+		}
+	}
+}

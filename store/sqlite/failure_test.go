@@ -98,7 +98,7 @@ func TestD1_FullDiskIsAnErrorAndNothingIsHalfWritten(t *testing.T) {
 		t.Errorf("%d durable commits for two", n)
 	}
 	for range good + 2 {
-		l, err := s.Claim(ctx, time.Hour)
+		l, err := claim(t, s, 20*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func TestGroupedBatchesDoNotHurtEachOther(t *testing.T) {
 	if err := s.Commit(ctx, large("taken", 1)); err != nil {
 		t.Fatal(err)
 	}
-	l, err := s.Claim(ctx, time.Hour)
+	l, err := claim(t, s, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestGroupedBatchesDoNotHurtEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		for l.Thread = ""; l.Thread != "taken"; {
-			if l, err = s.Claim(ctx, time.Hour); err != nil {
+			if l, err = claim(t, s, 20*time.Second); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -310,7 +310,7 @@ func TestD6_DeletedWordsLeaveTheFile(t *testing.T) {
 	if err := s.Commit(ctx, b); err != nil {
 		t.Fatal(err)
 	}
-	l, err := s.Claim(ctx, time.Hour)
+	l, err := claim(t, s, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +349,7 @@ func TestCommitsAreShared(t *testing.T) {
 		t.Errorf("%d commits for %d batches", s.Commits(), s.Batches())
 	}
 	// What writes nothing costs no commit of the disk.
-	l, err := s.Claim(t.Context(), time.Hour)
+	l, err := claim(t, s, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

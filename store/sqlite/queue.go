@@ -170,10 +170,13 @@ func (q *queue) settle(t *thread) {
 
 // expire ends the leases whose time is up, the earliest first, and sets the timer for the next one.
 func (q *queue) expire() {
-	now := q.now()
-	if q.alarm.IsZero() || now.Before(q.alarm) {
-		return
+	if now := q.now(); !q.alarm.IsZero() && !now.Before(q.alarm) {
+		q.review(now)
 	}
+}
+
+// review looks at every lease. It sets the timer again whatever it finds, so that one that fires early is not the last.
+func (q *queue) review(now time.Time) {
 	q.disarm()
 	var over []*thread
 	var next time.Time
@@ -207,7 +210,7 @@ func (q *queue) arm(at time.Time) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if !q.closed {
-			q.expire()
+			q.review(q.now())
 			q.grant()
 		}
 	})

@@ -152,6 +152,32 @@ func TestEachExpiryWakesAWorker(t *testing.T) {
 	}
 }
 
+// A timer that fires before the store's clock says so, as after a step back of the clock, is set again.
+func TestAnEarlyTimerIsSetAgain(t *testing.T) {
+	t.Parallel()
+	clock := storetest.NewClock(start())
+	var timers []func()
+	s := openWith(t, sqlite.Options{Now: clock.Now, AfterFunc: func(_ time.Duration, f func()) func() bool {
+		timers = append(timers, f)
+		return func() bool { return true }
+	}})
+	if _, err := s.Push(t.Context(), store.Item{Key: "k", Thread: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := claim(t, s, 20*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	timers[0]()
+	if len(timers) != 2 {
+		t.Fatalf("%d timers were set", len(timers))
+	}
+	clock.Advance(time.Minute)
+	timers[1]()
+	if l, err := claim(t, s, 20*time.Second); err != nil || l.Thread != "t" {
+		t.Fatalf("claim after the second timer: %+v, %v", l, err)
+	}
+}
+
 // A caller whose context ends knows all the same what became of its batch.
 func TestEndedContextDuringACommit(t *testing.T) {
 	t.Parallel()
