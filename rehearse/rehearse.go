@@ -268,8 +268,8 @@ func (s *stage) await(ctx context.Context, id string) error {
 
 // partedAt says whether the run asked the model for something else than the script has, and writes it down.
 func (s *stage) partedAt(p part, o outcome) bool {
-	asked := len(o.full.Steps)
 	misses := s.heard.misses()
+	asked := len(o.full.Steps) + len(misses) // what the script could not answer is no step of the turn
 	switch {
 	case asked < len(p.answers):
 		s.fail(p.answers[asked].Place, "the script has %s here, the run asked for %d; this one was not asked for (%s)", answers(len(p.answers)), asked, o.story())

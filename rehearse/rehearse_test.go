@@ -234,7 +234,7 @@ func TestWhatCannotBePlayedIsAnError(t *testing.T) {
 	}
 	o = desk(t, newShelf(t), balls)
 	o.Env = func(string) (string, bool) { return "", false }
-	if _, err := rehearse.All(t.Context(), o); err == nil || !strings.Contains(err.Error(), "DESK_TOKEN") {
+	if _, err := rehearse.All(t.Context(), o); err == nil || !strings.Contains(err.Error(), "DESK_URL") {
 		t.Errorf("no variable: got %v", err)
 	}
 }
