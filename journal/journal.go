@@ -65,7 +65,8 @@ type Step struct {
 	Cost     llm.USD `json:"cost"`
 	MS       int64   `json:"ms"`
 	Attempts int     `json:"attempts"`
-	Error    string  `json:"error,omitempty"` // the reason, never the provider's words
+	Error    string  `json:"error,omitempty"`  // the reason, never the provider's words
+	Status   int     `json:"status,omitempty"` // HTTP status of the error, where there was one
 }
 
 // Intent is written before a call runs, also when it then may not.
@@ -86,7 +87,8 @@ type Settled struct {
 	Outcome  Outcome `json:"outcome"`
 	From     *int    `json:"from,omitempty"` // recorded: the call whose record answers
 	Fault    string  `json:"fault,omitempty"`
-	Ends     bool    `json:"ends,omitempty"` // recorded once too often: no more tools are offered
+	Status   int     `json:"status,omitempty"` // HTTP status of the fault, where there was one
+	Ends     bool    `json:"ends,omitempty"`   // recorded once too often: no more tools are offered
 	Attempts int     `json:"attempts,omitempty"`
 	Bytes    int     `json:"bytes,omitempty"`
 	MS       int64   `json:"ms"`

@@ -17,7 +17,11 @@ type pair struct {
 	anywhere     bool // also beside digits: a secret
 }
 
-// NewMask hides the values of bound (name -> values) and the secrets.
+// ShortSecret is the length below which a secret cannot be hidden, in bytes: "none" or "x" would tear holes into everything
+// that is said. Local servers take such keys, and nobody keeps them secret.
+const ShortSecret = 8
+
+// NewMask hides the values of bound (name -> values) and the secrets that are not too short for it.
 func NewMask(bound map[string][]string, secrets []string) Mask {
 	var m Mask
 	for name, values := range bound {
@@ -26,6 +30,9 @@ func NewMask(bound map[string][]string, secrets []string) Mask {
 		}
 	}
 	for _, v := range secrets {
+		if len(v) < ShortSecret {
+			continue
+		}
 		m.add(v, "‹secret›", true)
 	}
 	// The longest first, so that a value inside another one does not leave half of it; then by text, so that the result

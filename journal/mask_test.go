@@ -10,7 +10,7 @@ import (
 )
 
 func mask() journal.Mask {
-	return journal.NewMask(map[string][]string{"org": {"org_7", "org_77", "4711"}, "odd": {`a"b\c`}}, []string{"s3cr3t"})
+	return journal.NewMask(map[string][]string{"org": {"org_7", "org_77", "4711"}, "odd": {`a"b\c`}}, []string{"s3cr3t-k", "none"})
 }
 
 func TestM2_MaskHidesBoundValuesAndSecrets(t *testing.T) {
@@ -24,7 +24,8 @@ func TestM2_MaskHidesBoundValuesAndSecrets(t *testing.T) {
 		"org_771":                       "org_771", // another value, that nobody bound
 		"47110":                         "47110",
 		"14711":                         "14711",
-		"Bearer s3cr3tX":                "Bearer ‹secret›X",
+		"Bearer s3cr3t-kX":              "Bearer ‹secret›X",
+		"none of them":                  "none of them",
 		`quoted a"b\c`:                  `quoted ‹odd›`,
 		`{"v":"a\"b\\c"}`:               `{"v":"‹odd›"}`,
 		"/orgs/org_7/rows?org=org_7#x7": "/orgs/‹org›/rows?org=‹org›#x7",
@@ -41,9 +42,9 @@ func TestM2_NothingHiddenRemains(t *testing.T) {
 	t.Parallel()
 	m := mask()
 	rapid.Check(t, func(t *rapid.T) {
-		parts := rapid.SliceOf(rapid.OneOf(rapid.SampledFrom([]string{"org_7", "s3cr3t", `a"b\c`, "s3", "cr3t", " "}), rapid.String())).Draw(t, "parts")
+		parts := rapid.SliceOf(rapid.OneOf(rapid.SampledFrom([]string{"org_7", "s3cr3t-k", `a"b\c`, "s3", "cr3t-k", " "}), rapid.String())).Draw(t, "parts")
 		out := m.Text(strings.Join(parts, ""))
-		if strings.Contains(out, "s3cr3t") {
+		if strings.Contains(out, "s3cr3t-k") {
 			t.Fatalf("a secret remains in %q", out)
 		}
 		if again := m.Text(out); again != out {

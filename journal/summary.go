@@ -10,7 +10,7 @@ type Summary struct {
 	Run        *string       `json:"run"`
 	Assistant  *string       `json:"assistant"`
 	Confidence *float64      `json:"confidence"`
-	Outcome    string        `json:"outcome"` // empty while the turn is under way
+	Outcome    Word          `json:"outcome"` // empty, and null, while the turn is under way
 	Question   *string       `json:"question"`
 	Rounds     int           `json:"rounds"` // model replies with tools offered
 	Calls      []CallSummary `json:"calls"`
@@ -27,9 +27,20 @@ type CallSummary struct {
 	Args    any     `json:"args"`
 	Why     *string `json:"why"`
 	Expects *string `json:"expects"`
-	Outcome Outcome `json:"outcome"` // empty while it is being attempted
+	Outcome Word    `json:"outcome"` // empty, and null, while it is being attempted
 	Reason  *string `json:"reason"`
 	MS      int64   `json:"ms"`
+}
+
+// Word is a text that is null in JSON when it is empty.
+type Word string
+
+// MarshalJSON writes the word, or null.
+func (w Word) MarshalJSON() ([]byte, error) {
+	if w == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(w))
 }
 
 // StepSummary is one model call.
@@ -65,7 +76,7 @@ func Summarise(t Turn) Summary {
 		}
 	}
 	if t.Ended != nil {
-		s.Outcome, s.MS = t.Ended.Outcome, t.Ended.MS
+		s.Outcome, s.MS = Word(t.Ended.Outcome), t.Ended.MS
 	}
 	if s.Outcome == OutcomeClarify {
 		s.Question = s.Reply
@@ -82,7 +93,7 @@ func Summarise(t Turn) Summary {
 }
 
 func summariseCall(c Call) CallSummary {
-	s := CallSummary{Seq: c.Seq, Tool: c.Tool, Why: text(c.Why), Expects: text(c.Expects), Outcome: c.Outcome(), Reason: text(c.Reason)}
+	s := CallSummary{Seq: c.Seq, Tool: c.Tool, Why: text(c.Why), Expects: text(c.Expects), Outcome: Word(c.Outcome()), Reason: text(c.Reason)}
 	switch {
 	case c.Args != nil:
 		s.Args = c.Args
@@ -113,7 +124,7 @@ func (s Summary) Vars(full Turn) map[string]any {
 	}
 	return map[string]any{
 		"run": map[string]any{
-			"id": deref(s.Run), "assistant": deref(s.Assistant), "outcome": s.Outcome, "rounds": int64(s.Rounds), "calls": int64(len(s.Calls)),
+			"id": deref(s.Run), "assistant": deref(s.Assistant), "outcome": string(s.Outcome), "rounds": int64(s.Rounds), "calls": int64(len(s.Calls)),
 			"tokens": int64(s.Usage.Input + s.Usage.Output), "usd": s.Usage.CostUSD, "ms": s.MS,
 		},
 		"calls": calls,

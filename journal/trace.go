@@ -58,7 +58,7 @@ func (d *drawing) line(format string, args ...any) {
 func (d *drawing) step(at time.Time, id string, s Step) {
 	end := fmt.Sprintf("%d in (%d cached), %d out, %.6f USD, %d ms, attempts %d", s.Input, s.Cached, s.Output, s.Cost.Dollars(), s.MS, s.Attempts)
 	if s.Error != "" {
-		end = "failed: " + s.Error + ", " + end
+		end = "failed: " + s.Error + status(s.Status) + ", " + end
 	}
 	d.line("%s %s -  model %s (%s): %s", clock(at), id, s.Model, s.Role, end)
 }
@@ -108,10 +108,18 @@ func Ending(c Call) string {
 		s += fmt.Sprintf(", %d attempts", c.Settled.Attempts)
 	}
 	s += fmt.Sprintf(", %d ms", c.Settled.MS)
+	s += status(c.Settled.Status)
 	if c.Reason != "" {
 		s += ": " + clip(c.Reason, 200)
 	}
 	return s
+}
+
+func status(code int) string {
+	if code == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (HTTP %d)", code)
 }
 
 func rows(n int) string {
@@ -135,11 +143,18 @@ func onlyList(m map[string]any) ([]any, bool) {
 }
 
 func routedWords(r Routed) string {
-	s := or(r.Assistant, "nobody") + " (" + r.Kind
+	sure := ""
 	if r.Confidence != nil {
-		s += fmt.Sprintf(", confidence %.2f", *r.Confidence)
+		sure = fmt.Sprintf(", confidence %.2f", *r.Confidence)
 	}
-	return s + ")"
+	switch {
+	case r.Kind == OutcomeClarify:
+		return "a question to the person" + sure
+	case r.Assistant == "":
+		return "to nobody" + sure
+	default:
+		return r.Assistant + " (" + r.Kind + sure + ")"
+	}
 }
 
 func clock(t time.Time) string { return t.Format("15:04:05") }

@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -18,7 +19,7 @@ func calls(ctx context.Context, d Deps, first At, list []llm.ToolCall, offered b
 	answers := make([]Answer, len(list))
 	for from := 0; from < len(list); {
 		to := from + 1
-		for !d.Effect(list[from].Name) && to < len(list) && !d.Effect(list[to].Name) {
+		for !d.Effect(list[from].Name) && to < len(list) && !d.Effect(list[to].Name) && !among(list[to], list[from:to]) {
 			to++
 		}
 		// The group has no context of its own: a call that cannot be recorded must not cut off its neighbours' outcomes.
@@ -36,6 +37,11 @@ func calls(ctx context.Context, d Deps, first At, list []llm.ToolCall, offered b
 		from = to
 	}
 	return answers, nil
+}
+
+// among says whether an equal call is in the list: the first of them must run first, so that the others find its record.
+func among(c llm.ToolCall, list []llm.ToolCall) bool {
+	return slices.ContainsFunc(list, func(o llm.ToolCall) bool { return o.Name == c.Name && o.Args == c.Args })
 }
 
 func results(answers []Answer) llm.Turn {

@@ -54,6 +54,7 @@ type End struct {
 	Text   string
 	Capped bool  // the rounds or another limit were over before the model was
 	Cut    bool  // the model's output limit cut the text off
+	Asked  bool  // the last reply asked for more, and did not get it
 	Err    error // why the last call failed, when it did
 }
 
@@ -109,7 +110,7 @@ func (s *State) final(ctx context.Context, d Deps, turns []llm.Turn, seq int) (E
 	if _, err := calls(ctx, d, At{round, seq}, r.Calls, false); err != nil {
 		return End{}, err
 	}
-	return End{Text: r.Text, Capped: true, Cut: r.Finish == llm.CutOff}, nil
+	return End{Text: r.Text, Capped: true, Cut: r.Finish == llm.CutOff, Asked: len(r.Calls) > 0}, nil
 }
 
 func (s *State) finalAt(round int) bool {

@@ -191,7 +191,7 @@ func TestL5_ReadsRunSideBySideAndAnEffectIsABarrier(t *testing.T) {
 	t.Parallel()
 	w := &world{arrived: make(chan struct{}), pass: make(chan struct{}), model: func(n int, _ bool) (llm.Reply, error) {
 		if n == 0 {
-			return wants("get1", "get2", "set", "get3", "get4"), nil
+			return wants("get1", "get2", "set", "get3", "get4", "get3"), nil
 		}
 		return llm.Reply{Text: "done"}, nil
 	}}
@@ -200,7 +200,7 @@ func TestL5_ReadsRunSideBySideAndAnEffectIsABarrier(t *testing.T) {
 		_, err := loop.Run(t.Context(), state(3), w.deps())
 		finished <- err
 	}()
-	for _, together := range []int{2, 1, 2} { // two reads arrive together, then the effect alone, then two reads
+	for _, together := range []int{2, 1, 2, 1} { // two reads together, the effect alone, two reads, and one that is equal to another
 		for range together {
 			<-w.arrived
 		}

@@ -29,7 +29,7 @@ func (o outcome) reply() string {
 // check holds a turn against one expectation.
 func (s *stage) check(st config.Step, o outcome) {
 	e := st.Expect
-	if e.Outcome != "" && e.Outcome != o.sum.Outcome {
+	if e.Outcome != "" && e.Outcome != string(o.sum.Outcome) {
 		s.fail(st.Place, "expected outcome %s, it was %s (%s)", e.Outcome, o.sum.Outcome, o.story())
 	}
 	if got := known(o.sum.Assistant); e.Assistant != "" && e.Assistant != got {
@@ -62,7 +62,7 @@ func (s *stage) check(st config.Step, o outcome) {
 }
 
 func (o outcome) has(tool string, ended journal.Outcome) bool {
-	return slices.ContainsFunc(o.sum.Calls, func(c journal.CallSummary) bool { return c.Tool == tool && c.Outcome == ended })
+	return slices.ContainsFunc(o.sum.Calls, func(c journal.CallSummary) bool { return c.Tool == tool && c.Outcome == journal.Word(ended) })
 }
 
 // mostReply is how much of a reply a failure quotes, in bytes.
@@ -70,7 +70,7 @@ const mostReply = 200
 
 // story tells what there was, in one line.
 func (o outcome) story() string {
-	parts := []string{"there was: " + o.sum.Outcome}
+	parts := []string{"there was: " + string(o.sum.Outcome)}
 	if a := known(o.sum.Assistant); a != "" {
 		parts[0] += " by " + a
 	}

@@ -5,8 +5,10 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,19 +68,19 @@ func Decide(ctx context.Context, in Input, ask Ask) (Decision, error) {
 		return Decision{Kind: Addressed, Assistant: name}, nil
 	}
 	req := request(in)
-	reply, err := ask(ctx, req)
+	text, err := say(ctx, req, ask)
 	if err != nil {
 		return Decision{}, err
 	}
-	answer, problem := parse(reply.Text, in.Candidates)
+	answer, problem := parse(text, in.Candidates)
 	if problem != "" {
 		req.Turns = append(slices.Clip(req.Turns),
-			llm.Turn{Role: llm.Assistant, Text: reply.Text},
+			llm.Turn{Role: llm.Assistant, Text: cmp.Or(text, "(nothing)")},
 			llm.Turn{Role: llm.User, Text: "That answer cannot be used: " + problem + ". Answer again with the one JSON object and nothing else."})
-		if reply, err = ask(ctx, req); err != nil {
+		if text, err = say(ctx, req, ask); err != nil {
 			return Decision{}, err
 		}
-		if answer, problem = parse(reply.Text, in.Candidates); problem != "" {
+		if answer, problem = parse(text, in.Candidates); problem != "" {
 			return clarify(in, "", "", nil), nil
 		}
 	}
@@ -89,6 +91,15 @@ func Decide(ctx context.Context, in Input, ask Ask) (Decision, error) {
 		return clarify(in, answer.Assistant, answer.Question, &answer.Confidence), nil
 	}
 	return Decision{Kind: Chosen, Assistant: answer.Assistant, Confidence: &answer.Confidence}, nil
+}
+
+// say asks the model for its answer. One that has nothing to say has given a bad answer, and is no broken model.
+func say(ctx context.Context, r llm.Request, ask Ask) (string, error) {
+	reply, err := ask(ctx, r)
+	if failed, ok := errors.AsType[*llm.Error](err); ok && failed.Reason == llm.Empty {
+		return "", nil
+	}
+	return reply.Text, err
 }
 
 // mostQuestions in a row; after them the list of assistants is said.
@@ -112,6 +123,9 @@ func clarify(in Input, first, question string, confidence *float64) Decision {
 		return d
 	}
 	d.Likely = d.Likely[:min(len(d.Likely), mostLikely)]
+	if d.Question == "" && len(in.Candidates) == 1 {
+		d.Question = fmt.Sprintf("I am not sure what you need. All that I can hand this to is %s: %s Shall I?", in.Candidates[0].Name, in.Candidates[0].About)
+	}
 	if d.Question == "" {
 		d.Question = "I am not sure who should take this. Which of these is it about: " + strings.Join(d.Likely, ", ") + "?"
 	}

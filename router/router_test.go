@@ -198,6 +198,18 @@ func TestR2_OnlyCandidatesAreEverChosen(t *testing.T) {
 	})
 }
 
+func TestR1_AModelWithNothingToSayIsRepairedToo(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	d, err := router.Decide(t.Context(), input("x"), func(context.Context, llm.Request) (llm.Reply, error) {
+		asked++
+		return llm.Reply{}, &llm.Error{Reason: llm.Empty}
+	})
+	if err != nil || d.Kind != router.Clarify || d.Question == "" || asked != 2 {
+		t.Errorf("Decide = %+v, %v after %d calls; want the runtime's question after 2", d, err, asked)
+	}
+}
+
 func TestAModelThatCannotBeAskedIsAnErrorAndNoGuess(t *testing.T) {
 	t.Parallel()
 	down := &llm.Error{Reason: llm.Overloaded}

@@ -97,10 +97,12 @@ func (d *Dispatcher) conclude(w wish, out Output, fault *Fault) ending {
 	t := w.bound.Contract
 	effect := t.Effect != config.NoEffect
 	if fault != nil {
+		end := d.failed(w, journal.Failed, fault.Kind, fault.Detail)
 		if effect && fault.Maybe {
-			return d.unknown(w, fault.Detail)
+			end = d.unknown(w, fault.Detail)
 		}
-		return d.failed(w, journal.Failed, fault.Kind, fault.Detail)
+		end.settled.Fault, end.settled.Status = string(fault.Kind), fault.Status
+		return end
 	}
 	if out.Cut && t.ResultSchema() != nil {
 		return d.broken(w, fmt.Sprintf("the result is larger than %d bytes and cannot be checked; ask for less", MaxRead))

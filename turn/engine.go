@@ -117,13 +117,14 @@ func (e *Engine) Swap(ctx context.Context, desk *assistants.Desk) (*assistants.D
 // after a crash is the same turn.
 type queued struct {
 	Turn    string       `json:"turn"`
+	Pack    string       `json:"pack"` // the name of the bot that it was said to
 	Message chat.Message `json:"message"`
 }
 
 // Accept stores a message and returns the id of its turn; only then may the surface acknowledge it (rule D1). fresh is
 // false, and there is no id, for a message that was accepted before.
 func (e *Engine) Accept(ctx context.Context, m chat.Message) (turn string, fresh bool, err error) {
-	q := queued{turnID(m.Key, e.o.Now()), m}
+	q := queued{turnID(m.Key, e.o.Now()), e.desk.Load().Pack.Name, m}
 	body, err := json.Marshal(q)
 	if err != nil {
 		return "", false, fmt.Errorf("accept message %s: %w", m.Key, err)
@@ -183,6 +184,9 @@ func (e *Engine) serve(ctx context.Context, l store.Lease) time.Duration {
 		e.forget(items[0].Key)
 		return 0 // the turn's last commit gave the thread back
 	}
+	if errors.Is(err, ErrOtherPack) {
+		return 0 // the lease is kept until it expires, so that the thread does not come back at once
+	}
 	if releaseErr := e.o.Store.Release(context.WithoutCancel(ctx), l); releaseErr != nil && !errors.Is(releaseErr, store.ErrStale) {
 		e.o.Log.Error().Err(releaseErr).Str("thread", l.Thread).Msg("give a thread back")
 	}
@@ -219,6 +223,9 @@ func (e *Engine) try(ctx context.Context, l store.Lease, it store.Item) (err err
 	if err := json.Unmarshal(it.Body, &q); err != nil {
 		return fmt.Errorf("read queued message %s: %w", it.Key, err)
 	}
+	if q.Pack != e.desk.Load().Pack.Name {
+		return e.notOurs(it.Key, q)
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			e.o.Log.Error().Str("turn", q.Turn).Str("stack", string(debug.Stack())).Msg("turn panicked")
@@ -246,6 +253,22 @@ func (e *Engine) try(ctx context.Context, l store.Lease, it store.Item) (err err
 		}
 	}
 	return s.deliver(ctx)
+}
+
+// ErrOtherPack says that a message in the store was said to another bot. It stays there.
+var ErrOtherPack = errors.New("an unfinished message belongs to another pack")
+
+// notOurs tells of a message to another bot, once.
+func (e *Engine) notOurs(key string, q queued) error {
+	err := fmt.Errorf("%w: start %s with this store to finish turn %s, or set BOT_STORE to another one", ErrOtherPack, q.Pack, q.Turn)
+	e.mu.Lock()
+	e.failures[key]++
+	first := e.failures[key] == 1
+	e.mu.Unlock()
+	if first {
+		e.tell(Finished{Turn: q.Turn, Key: key, Err: err})
+	}
+	return err
 }
 
 // mostTries of one message by one process. Then the person is told, so that nobody waits for an answer that does not come.

@@ -551,7 +551,7 @@ func TestL1_ThePersonAlwaysGetsASentence(t *testing.T) {
 			}
 			if name == "wants" {
 				last := s.Calls[len(s.Calls)-1]
-				if last.Outcome != journal.Refused || len(h.runs()) != 3 {
+				if last.Outcome != journal.Word(journal.Refused) || len(h.runs()) != 3 {
 					t.Errorf("the call of the last reply ended %s; tools that ran: %v", last.Outcome, h.runs())
 				}
 			}

@@ -1,6 +1,7 @@
 package turn_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -27,9 +28,9 @@ func TestM8_TheLastLineComesFromTheRecord(t *testing.T) {
 		"only a read":       {to: "desk", wants: []string{"rows.get 1"}, line: "Nothing was changed."},
 		"a write":           {to: "desk", wants: []string{"rows.set 1"}, line: "Done: rows.set(id=1)."},
 		"a write, twice":    {to: "desk", wants: []string{"rows.set 1", "rows.set 1"}, line: "Done: rows.set(id=1)."},
-		"a failed write":    {to: "desk", wants: []string{"rows.set 1"}, do: func(string, tools.Input) (tools.Output, error) { return tools.Output{}, rejected }, line: "Not done: rows.set(id=1)."},
+		"a failed write":    {to: "desk", wants: []string{"rows.set 1"}, do: func(string, tools.Input) (tools.Output, error) { return tools.Output{}, rejected }, line: "Not done: rows.set(id=1) (row 1 is locked)."},
 		"a write in doubt":  {to: "desk", wants: []string{"rows.set 1"}, do: panicking, line: "Not known whether it took effect, so a person has to look: rows.set(id=1)."},
-		"one of each":       {to: "desk", wants: []string{"rows.set 1", "rows.set 2"}, do: secondFails, line: "Done: rows.set(id=1). Not done: rows.set(id=2)."},
+		"one of each":       {to: "desk", wants: []string{"rows.set 1", "rows.set 2"}, do: secondFails, line: "Done: rows.set(id=1). Not done: rows.set(id=2) (there is no row 2)."},
 		"a reader's answer": {to: "read", wants: []string{"rows.get 1"}, line: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,5 +100,56 @@ func TestD6_WordsGoAndTheAuditRowsStay(t *testing.T) {
 	}
 	if !strings.Contains(trace.String(), "rows.set(") || strings.Contains(fmt.Sprint(trace.String()), "please") {
 		t.Errorf("the trace reads\n%s", trace.String())
+	}
+}
+
+// A run that goes on without the model that it began with still says what it did.
+func TestM8_ARunThatLosesItsModelSaysWhatWasDone(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = func(r llm.Request) (llm.Reply, error) {
+		switch {
+		case isRouter(r):
+			return routeTo("desk", 0.9), nil
+		case rounds(r) == 0:
+			return wants("rows.set 1"), nil
+		}
+		return llm.Reply{}, &llm.Error{Reason: llm.NoScript, Detail: "No language model is connected."}
+	}
+	h.up()
+	defer h.down()
+	f := h.say(message(1, "set row 1"))
+	if f.Outcome != turn.Failed || f.Reply.Text != "No language model is connected.\n\nDone: rows.set(id=1)." {
+		t.Errorf("finished %+v", f)
+	}
+}
+
+// A message that was said to another bot stays in the store for it, and nobody apologises for it.
+func TestD1_AMessageToAnotherBotStaysWhereItIs(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = script("read", says("Here."))
+	h.up()
+	h.allowed.Store(0)
+	h.accept(message(1, "read"))
+	<-h.ended
+	h.down()
+	h.allowed.Store(-1)
+	h.forget()
+	own := h.pack
+	h.pack = strings.Replace(own, "name: desk", "name: other", 1)
+	h.up()
+	if f := <-h.ended; !errors.Is(f.Err, turn.ErrOtherPack) || !strings.Contains(f.Err.Error(), "desk") {
+		t.Errorf("the other bot says %+v", f)
+	}
+	if n, err := h.store.Waiting(t.Context()); err != nil || n != 1 || len(h.posted()) != 0 {
+		t.Errorf("%d messages wait, %v, and %d posts; want one and none", n, err, len(h.posted()))
+	}
+	h.down()
+	h.pack = own
+	h.up()
+	defer h.down()
+	if f := <-h.ended; f.Outcome != turn.Answered || len(h.posted()) != 1 {
+		t.Errorf("its own bot says %+v in %d posts", f, len(h.posted()))
 	}
 }

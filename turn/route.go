@@ -41,6 +41,7 @@ func (s *story) route(ctx context.Context) error {
 	timed, cancel := context.WithTimeoutCause(ctx, routerTime, fmt.Errorf("route: no decision within %s", routerTime))
 	defer cancel()
 	d, err := router.Decide(timed, s.routerInput(open), func(ctx context.Context, r llm.Request) (llm.Reply, error) {
+		r.System = s.journal.Mask().Text(r.System)
 		return s.ask(ctx, s.desk.Router, journal.RoleRouter, r)
 	})
 	switch {

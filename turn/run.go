@@ -23,7 +23,7 @@ func (s *story) run(ctx context.Context) error {
 		return s.conclude(ctx, Refused, nobodyWords)
 	}
 	door := s.door(ctx, a)
-	timed, cancel := context.WithTimeoutCause(ctx, a.Limits.Time, fmt.Errorf("run %s: its %s are over", journal.RunID(s.journal.Turn()), a.Limits.Time))
+	timed, cancel := context.WithTimeoutCause(ctx, a.Limits.Time, fmt.Errorf("the %s that an answer may take were over", a.Limits.Time))
 	defer cancel()
 	r := &running{story: s, assistant: a, door: door, prompt: s.journal.Mask().Text(a.Prompt(s.desk.Pack.Name, s.rec.Began))}
 	end, err := loop.Run(timed, r.state(), loop.Deps{Ask: r.ask, Call: r.call, Save: r.save, Effect: door.Effect})
@@ -36,7 +36,7 @@ func (s *story) run(ctx context.Context) error {
 		}
 		end = loop.End{Err: err}
 	}
-	if end.Err != nil && !noScript(end.Err) {
+	if end.Err != nil && !noScript(end.Err) && !errors.Is(end.Err, loop.ErrSpent) {
 		s.e.o.Log.Error().Str("error", s.journal.Mask().Text(end.Err.Error())).Str("turn", s.journal.Turn()).Msg("ask the assistant's model")
 	}
 	outcome, text := r.close(end)
@@ -153,11 +153,14 @@ func (r *running) close(end loop.End) (outcome, text string) {
 	if end.Cut && text != "" {
 		text += "\n\n(The answer was cut off: it grew longer than one answer may be.)"
 	}
+	if end.Asked && text != "" {
+		text += "\n\n(I had to stop here: there were no steps left for more.)"
+	}
 	calls := r.door.Calls()
 	switch {
 	case end.Capped:
 		outcome = Capped
-	case text == "" && end.Err != nil && !empty(end.Err):
+	case text == "" && end.Err != nil:
 		outcome = Failed
 	default:
 		outcome = Answered
@@ -171,12 +174,6 @@ func (r *running) close(end loop.End) (outcome, text string) {
 	return outcome, text
 }
 
-// empty says whether the model was there, but had nothing to say.
-func empty(err error) bool {
-	failed, ok := errors.AsType[*llm.Error](err)
-	return ok && failed.Reason == llm.Empty
-}
-
 // speak is the runtime's own sentence, where the model had none.
 func (r *running) speak(outcome string, cause error, calls []journal.Call) (string, string) {
 	why := "I could not put an answer into words."
@@ -187,10 +184,15 @@ func (r *running) speak(outcome string, cause error, calls []journal.Call) (stri
 		why = "I had to stop before I had an answer: " + r.limit + "."
 	}
 	if noScript(cause) {
-		return modelWords(cause, r.journal.Turn())
+		outcome, why = modelWords(cause, r.journal.Turn())
+		if !slices.ContainsFunc(calls, journal.Call.Changes) {
+			return outcome, why
+		}
+		// The run began with a model that is not there any more. What it did must not be lost with it.
+		return Failed, r.clean(why+"\n\n"+accountWords(calls), r.assistant)
 	}
 	if failed, ok := errors.AsType[*llm.Error](cause); ok && failed.Reason != llm.Empty {
-		why = "I had to stop: " + reasonWords(failed.Reason) + "."
+		why = "I had to stop: " + reasonWords(failed) + "."
 	}
 	return outcome, r.clean(why+" "+accountWords(calls)+" ("+journal.RunID(r.journal.Turn())+")", r.assistant)
 }

@@ -135,7 +135,7 @@ func (s *story) ask(ctx context.Context, a assistants.Asker, role string, req ll
 		}
 		step.Error, step.Attempts = string(llm.Timeout), 1
 		if failed, ok := errors.AsType[*llm.Error](err); ok {
-			step.Error, step.Attempts, usage = string(failed.Reason), failed.Attempts, failed.Usage
+			step.Error, step.Status, step.Attempts, usage = string(failed.Reason), failed.Status, failed.Attempts, failed.Usage
 		}
 	}
 	step.Input, step.Cached, step.Output, step.Cost = usage.Input, usage.Cached, usage.Output, usage.Cost

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"switchboard/assistants"
 	"switchboard/journal"
@@ -40,9 +41,9 @@ func modelWords(err error, turn string) (outcome, text string) {
 	if noScript(err) {
 		return Refused, failed.Detail
 	}
-	why := "it did not answer in time"
+	why := "the language model did not answer in time"
 	if ok {
-		why = reasonWords(failed.Reason)
+		why = reasonWords(failed)
 	}
 	return Failed, fmt.Sprintf("Sorry, I cannot answer this now: %s. Nothing was done. Please try again later, or tell an admin the id %s.", why, turn)
 }
@@ -53,9 +54,12 @@ func noScript(err error) bool {
 	return ok && failed.Reason == llm.NoScript
 }
 
-func reasonWords(r llm.Reason) string {
-	switch r {
+func reasonWords(e *llm.Error) string {
+	switch e.Reason {
 	case llm.RateLimited:
+		if e.Wait >= time.Minute {
+			return fmt.Sprintf("the language model takes no more requests for about %s", e.Wait.Round(time.Minute))
+		}
 		return "the language model gets too many requests at the moment"
 	case llm.ContextTooLong:
 		return "this conversation has grown too long for the language model; a new thread helps"
@@ -76,10 +80,15 @@ func accountWords(calls []journal.Call) string {
 	list := func(intro string, outcomes ...journal.Outcome) string {
 		var out []string
 		for _, c := range calls {
-			if words := journal.Spell(c); c.Changes() && slices.Contains(outcomes, c.Outcome()) && !said[words] {
-				said[words] = true
-				out = append(out, words)
+			words := journal.Spell(c)
+			if !c.Changes() || !slices.Contains(outcomes, c.Outcome()) || said[words] {
+				continue
 			}
+			said[words] = true
+			if c.Outcome() == journal.Denied || c.Outcome() == journal.Failed {
+				words += " (" + strings.TrimRight(c.Reason, ".") + ")"
+			}
+			out = append(out, words)
 		}
 		if out == nil {
 			return ""

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -52,7 +54,7 @@ Without a key for the pack's models the bot is offline: it plays the conversatio
 }
 
 func runChat(ctx context.Context, path string, f chatFlags, s streams, env config.Environ) (err error) {
-	m, err := modeOf(f.live, f.offline)
+	m, err := f.check()
 	if err != nil {
 		return err
 	}
@@ -63,7 +65,7 @@ func runChat(ctx context.Context, path string, f chatFlags, s streams, env confi
 	t := &terminal{streams: s, json: f.json}
 	finished := make(chan turn.Finished, 64)
 	app, err := NewApp(ctx, AppOptions{
-		Path: path, Env: env, Mode: m, Log: logger(s.err, env, settings, zerolog.ErrorLevel),
+		Path: path, Env: env, Mode: m, Log: logger(s.err, env, settings, zerolog.ErrorLevel, !f.json),
 		Surface:  func(st store.Store) turn.Surface { t.record = st; return t },
 		Finished: func(done turn.Finished) { finished <- done },
 	})
@@ -86,6 +88,33 @@ func runChat(ctx context.Context, path string, f chatFlags, s streams, env confi
 	}
 	if c.failed {
 		return errSaid
+	}
+	return nil
+}
+
+// check says what is wrong with how the command was called, and which model answers.
+func (f chatFlags) check() (mode, error) {
+	if f.as != "" && !personID.MatchString(f.as) {
+		return "", usage("--as takes the id of a person, such as U0ANA; %q is none", f.as)
+	}
+	if f.in != "" && !channelID.MatchString(f.in) {
+		return "", usage("--in takes the id of a channel, such as C0FRONT, or of a direct message, such as D0ANA; %q is none", f.in)
+	}
+	for _, text := range f.say {
+		if err := sayable(text); err != nil {
+			return "", usage("-m: %w", err)
+		}
+	}
+	return modeOf(f.live, f.offline)
+}
+
+// sayable says why a message cannot be said.
+func sayable(text string) error {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return errors.New("the message is empty; write what you want to say")
+	case len(text) > maxLine:
+		return fmt.Errorf("the message is longer than %d bytes; say it in several", maxLine)
 	}
 	return nil
 }
@@ -179,6 +208,12 @@ func (c *conversation) say(ctx context.Context, text string) error {
 	return c.await(ctx, m.Key)
 }
 
+// The forms of ids, as Slack has them.
+var (
+	personID  = regexp.MustCompile(`^[UW][A-Z0-9]+$`)
+	channelID = regexp.MustCompile(`^[CDG][A-Z0-9]+$`)
+)
+
 // localTeam is the team of the terminal.
 const localTeam = "TLOCAL"
 
@@ -188,6 +223,9 @@ func (c *conversation) await(ctx context.Context, key string) error {
 		select {
 		case done := <-c.finished:
 			c.failed = c.failed || done.Outcome == turn.Failed
+			if errors.Is(done.Err, turn.ErrOtherPack) {
+				c.terminal.note("(%s)\n", done.Err)
+			}
 			if key == "" || done.Key == key {
 				return nil
 			}
@@ -203,19 +241,22 @@ func (c *conversation) converse(ctx context.Context) error {
 	broken := make(chan error, 1)
 	go func() { // it ends with the input, or with the process: a read of a terminal cannot be cut short
 		defer close(lines)
-		in := bufio.NewScanner(c.terminal.in)
-		in.Buffer(nil, maxLine)
-		for in.Scan() {
-			select {
-			case lines <- in.Text():
-			case <-ctx.Done():
+		in := bufio.NewReader(c.terminal.in)
+		for {
+			line, err := in.ReadString('\n')
+			if strings.TrimSpace(line) != "" {
+				select {
+				case lines <- line:
+				case <-ctx.Done():
+					return
+				}
+			}
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					broken <- fmt.Errorf("read a message: %w", err)
+				}
 				return
 			}
-		}
-		if errors.Is(in.Err(), bufio.ErrTooLong) {
-			broken <- fmt.Errorf("read a message: a line is longer than %d bytes; say it in several", maxLine)
-		} else if in.Err() != nil {
-			broken <- fmt.Errorf("read a message: %w", in.Err())
 		}
 	}()
 	for {
@@ -223,22 +264,15 @@ func (c *conversation) converse(ctx context.Context) error {
 		select {
 		case text, ok := <-lines:
 			if !ok {
+				c.terminal.note("(goodbye)\n")
 				select {
 				case err := <-broken:
 					return err
 				default:
-					c.terminal.note("(goodbye)\n")
 					return nil
 				}
 			}
-			if text = strings.TrimSpace(text); text == "" {
-				continue
-			}
-			if b := c.app.parts.begins; b != nil && c.root != "" && b(text, c.person.ID, c.channel.ID) {
-				c.terminal.note("(a new conversation)\n")
-				c.root = ""
-			}
-			if err := c.say(ctx, text); err != nil {
+			if err := c.hear(ctx, strings.TrimSpace(text)); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -246,6 +280,19 @@ func (c *conversation) converse(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// hear takes a line as the next message. Offline, one that begins a rehearsal begins a new conversation.
+func (c *conversation) hear(ctx context.Context, text string) error {
+	if err := sayable(text); err != nil {
+		c.terminal.note("(%s)\n", err)
+		return nil
+	}
+	if b := c.app.parts.begins; b != nil && c.root != "" && b(text, c.person.ID, c.channel.ID) {
+		c.terminal.note("(a new conversation)\n")
+		c.root = ""
+	}
+	return c.say(ctx, text)
 }
 
 // maxLine is how long a message may be, in bytes: as long as the longest that Slack takes.

@@ -57,7 +57,7 @@ func TestL4_TheWaiversThatAreNotThere(t *testing.T) {
 		t.Fatalf("%d lines for one message", len(offline))
 	}
 	s := offline[0]
-	if s.Outcome != "answered" || *s.Assistant != "help" || s.Calls[1].Outcome != journal.Failed || s.Calls[2].Outcome != journal.Refused {
+	if s.Outcome != "answered" || *s.Assistant != "help" || s.Calls[1].Outcome != journal.Word(journal.Failed) || s.Calls[2].Outcome != journal.Word(journal.Refused) {
 		t.Errorf("summary %+v", s)
 	}
 	if !strings.Contains(*s.Calls[2].Reason, "Document not found: waivers") {
@@ -129,7 +129,7 @@ func TestL1_RoundsAndOneMoreThroughAProvider(t *testing.T) {
 					t.Errorf("request %d of the assistant: tools offered: %v", i, offered)
 				}
 			}
-			if name == "asks again" && s.Calls[6].Outcome != journal.Refused {
+			if name == "asks again" && s.Calls[6].Outcome != journal.Word(journal.Refused) {
 				t.Errorf("the call of the last reply ended %s", s.Calls[6].Outcome)
 			}
 		})
@@ -229,7 +229,7 @@ func TestD3_KillNineBetweenEffectAndOutcome(t *testing.T) {
 	if len(server.Sent())-asked != 1 {
 		t.Errorf("the model was asked %d times after the kill, want once: for what comes after the round", len(server.Sent())-asked)
 	}
-	if s.Outcome != "answered" || len(s.Calls) != 2 || s.Calls[0].Outcome != journal.Unknown || s.Calls[1].Outcome != journal.OK {
+	if s.Outcome != "answered" || len(s.Calls) != 2 || s.Calls[0].Outcome != journal.Word(journal.Unknown) || s.Calls[1].Outcome != journal.Word(journal.OK) {
 		t.Errorf("summary %+v", s)
 	}
 	if n := rows(); n != 2 {

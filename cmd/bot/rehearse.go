@@ -82,7 +82,7 @@ func runRehearse(ctx context.Context, path string, f rehearseFlags, s streams, e
 	n := 0
 	o := rehearse.Options{
 		Pack: p.pack, Env: p.env, Client: tools.NewClient(), Model: f.model, Now: time.Now,
-		As: person(p.pack, "").ID, In: channel(p.pack, "").ID, Log: logger(s.err, env, p.settings, zerolog.Disabled),
+		As: person(p.pack, "").ID, In: channel(p.pack, "").ID, Log: logger(s.err, env, p.settings, zerolog.Disabled, !f.json),
 		Store: func(ctx context.Context) (store.Store, error) {
 			n++
 			return sqlite.Open(ctx, filepath.Join(scratch, fmt.Sprintf("%d.db", n)), sqlite.Options{})

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -70,6 +71,7 @@ func rootCommand(s streams, env config.Environ) *cobra.Command {
 		Use:           "bot",
 		Short:         "A bot that a team can trust: a router, narrow assistants, and every call on record.",
 		Long:          "bot runs a pack: a folder of YAML that defines a router and several narrow assistants.\nBegin with: bot chat examples/club",
+		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -85,11 +87,49 @@ func rootCommand(s streams, env config.Environ) *cobra.Command {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage("%w; `%s --help` lists the flags", err, cmd.CommandPath())
+		msg, _, _ := strings.Cut(err.Error(), ": strconv.") // what Go calls the mistake helps nobody
+		return usage("%s; `%s --help` lists the flags", msg, cmd.CommandPath())
 	})
 	root.AddCommand(chatCommand(s, env), checkCommand(s, env), routeCommand(s, env), rehearseCommand(s, env),
 		runsCommand(s, env), traceCommand(s, env), versionCommand(s))
+	strictHelp(root)
 	return root
+}
+
+// strictHelp makes the commands that come with cobra say no to what they do not know, as all others do.
+func strictHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "completion":
+			cmd.Args = cobra.ArbitraryArgs
+			cmd.RunE = func(cmd *cobra.Command, args []string) error {
+				if len(args) > 0 {
+					return usage("there are no completions for %q; there are for bash, fish, powershell and zsh", args[0])
+				}
+				return cmd.Help()
+			}
+		case "help":
+			help := cmd.Run
+			cmd.Run = nil
+			cmd.RunE = func(cmd *cobra.Command, args []string) error {
+				if found, rest, err := cmd.Root().Find(args); err != nil || found == cmd.Root() && len(rest) > 0 {
+					return usage("there is no command %q; `bot help` lists them%s", args[0], didYouMean(cmd.Root(), args[0]))
+				}
+				help(cmd, args)
+				return nil
+			}
+		}
+	}
+}
+
+// noArgs is the rule for commands that take none.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage("%s takes no more words, and %q is one; `%s --help` says what it takes", cmd.CommandPath(), args[0], cmd.CommandPath())
+	}
+	return nil
 }
 
 func didYouMean(cmd *cobra.Command, name string) string {
@@ -110,12 +150,17 @@ func packArg(more int, what string) cobra.PositionalArgs {
 }
 
 // logger writes for admins to stderr. fallback is the level where BOT_LOG does not say one.
-func logger(w io.Writer, env config.Environ, s config.Settings, fallback zerolog.Level) zerolog.Logger {
+//
+// forPeople writes lines instead of JSON: between the lines of a conversation.
+func logger(w io.Writer, env config.Environ, s config.Settings, fallback zerolog.Level, forPeople bool) zerolog.Logger {
 	level := fallback
 	if v, ok := env("BOT_LOG"); ok && v != "" {
 		level = map[string]zerolog.Level{
 			"debug": zerolog.DebugLevel, "info": zerolog.InfoLevel, "warn": zerolog.WarnLevel, "error": zerolog.ErrorLevel, "off": zerolog.Disabled,
 		}[s.Log]
+	}
+	if forPeople {
+		w = zerolog.ConsoleWriter{Out: w, NoColor: true, TimeFormat: time.TimeOnly}
 	}
 	return zerolog.New(w).Level(level).With().Timestamp().Logger()
 }

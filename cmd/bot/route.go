@@ -26,7 +26,7 @@ func routeCommand(s streams, env config.Environ) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "route PACK TEXT",
 		Short:   "Say which assistant would take a message, and how sure that is",
-		Example: `bot route examples/club "how full were the courts last week?"`,
+		Example: `bot route examples/club "revenue in March"`,
 		Args:    packArg(1, "the folder of a pack and one message"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := route(cmd.Context(), args[0], args[1], f, env)
@@ -48,7 +48,10 @@ func routeCommand(s streams, env config.Environ) *cobra.Command {
 }
 
 func route(ctx context.Context, path, text string, f chatFlags, env config.Environ) (_ routed, err error) {
-	m, err := modeOf(f.live, f.offline)
+	if err := sayable(text); err != nil {
+		return routed{}, usage("%w", err)
+	}
+	m, err := f.check()
 	if err != nil {
 		return routed{}, err
 	}

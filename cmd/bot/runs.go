@@ -21,7 +21,11 @@ func past(ctx context.Context, env config.Environ) (*sqlite.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(settings.StorePath()); err != nil {
+	info, err := os.Stat(settings.StorePath())
+	if err == nil && info.IsDir() {
+		return nil, fmt.Errorf("open store %s: that is a folder; BOT_STORE names a file, e.g. sqlite:bot.db", settings.StorePath())
+	}
+	if err != nil {
 		return nil, fmt.Errorf("open store %s: there is no such file yet; talk to a bot first (bot chat PACK), or set BOT_STORE to where its store is", settings.StorePath())
 	}
 	return sqlite.OpenReader(ctx, settings.StorePath())
@@ -42,10 +46,13 @@ With --that, every stored run is held against an expression over run, calls and 
 and the exit code is 1 if there are any. run has id, assistant, outcome, rounds, calls, tokens, usd and ms; each call has
 seq, tool, args, result, outcome, reason, why and expects.`,
 		Example: `bot runs --that "run.rounds <= 8 && calls.all(c, c.outcome != 'unknown')"`,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
 				return usage("--limit takes a number from 1")
+			}
+			if cmd.Flags().Changed("that") && strings.TrimSpace(that) == "" {
+				return usage("--that is empty; write an expression, e.g. %s", cmd.Example)
 			}
 			var rule *expr.Program
 			if that != "" {
@@ -128,15 +135,39 @@ func runs(ctx context.Context, s streams, env config.Environ, q runsQuery) (err 
 	return err
 }
 
+// spellCalls lists tools and how they ended; equal ones in a row are counted.
+func spellCalls(calls []journal.CallSummary) []string {
+	var out []string
+	last, n := "", 0
+	flush := func() {
+		switch {
+		case n == 1:
+			out = append(out, last)
+		case n > 1:
+			out = append(out, fmt.Sprintf("%s x%d", last, n))
+		}
+	}
+	for _, c := range calls {
+		outcome := c.Outcome
+		if outcome == "" {
+			outcome = "under way"
+		}
+		if words := c.Tool + " " + string(outcome); words != last {
+			flush()
+			last, n = words, 0
+		}
+		n++
+	}
+	flush()
+	return out
+}
+
 func printRun(s streams, t journal.Turn, sum journal.Summary, note string) error {
 	id, who := t.Turn, "-"
 	if sum.Run != nil {
 		id, who = *sum.Run, *sum.Assistant
 	}
-	var tools []string
-	for _, c := range sum.Calls {
-		tools = append(tools, c.Tool+" "+string(c.Outcome))
-	}
+	tools := spellCalls(sum.Calls)
 	outcome := sum.Outcome
 	if outcome == "" {
 		outcome = "under way"

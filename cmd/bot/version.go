@@ -12,7 +12,7 @@ func versionCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Say which version this is",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
 				return printJSON(s.out, map[string]string{"version": version, "go": runtime.Version()})

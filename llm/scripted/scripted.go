@@ -182,5 +182,5 @@ func estimate(r llm.Request, reply llm.Reply) llm.Usage {
 
 // noScript says to a person what offline mode is and what to try. why, for admins and rehearsals, becomes the cause.
 func (s *Script) noScript(w llm.Where, r *config.Rehearsal, why string) *llm.Error {
-	return &llm.Error{Reason: llm.NoScript, Detail: s.speech(w, r, why), Err: errors.New(why)}
+	return &llm.Error{Reason: llm.NoScript, Detail: s.speech(w, r), Err: errors.New(why)}
 }

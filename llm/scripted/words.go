@@ -13,13 +13,16 @@ import (
 const suggestions = 3
 
 // speech is what a person reads where no step can be played: what offline mode is, what to try, how to get a real model.
-func (s *Script) speech(w llm.Where, r *config.Rehearsal, why string) string {
+func (s *Script) speech(w llm.Where, r *config.Rehearsal) string {
 	var b strings.Builder
 	b.WriteString("No language model is connected. Offline I can only play the rehearsed conversations of this pack, ")
 	if r == nil {
 		b.WriteString("and none of them begins this way.")
 	} else {
-		fmt.Fprintf(&b, "and this one (“%s”) has left its script: %s.", r.Name, why)
+		fmt.Fprintf(&b, "and this one (“%s”) has left its script.", r.Name)
+		if say := next(r, w.Replies); say != "" {
+			fmt.Fprintf(&b, " It goes on with “%s”.", say)
+		}
 	}
 	if tries := s.tries(w); len(tries) > 0 {
 		b.WriteString("\nStart a new conversation with one of these:")
@@ -30,6 +33,19 @@ func (s *Script) speech(w llm.Where, r *config.Rehearsal, why string) string {
 		b.WriteString("\nThis pack has no rehearsals yet.")
 	}
 	return b.String() + "\n" + s.toTalkFreely()
+}
+
+// next gives what the person says next in a rehearsal that has had so many replies; "" where nothing more is said.
+func next(r *config.Rehearsal, replies int) string {
+	for i, st := range r.Steps {
+		switch {
+		case st.ByModel():
+			replies--
+		case st.Say != "" && replies <= 0 && i > 0:
+			return strings.Join(strings.Fields(st.Say), " ")
+		}
+	}
+	return ""
 }
 
 func (s *Script) toTalkFreely() string {

@@ -237,7 +237,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		text:                               "this is no store: name another file",
 		foreign:                            "database of another program; name another file",
 		newer:                              "schema is version 99 and this program knows up to 1; use the newer program",
-		dir:                                "is a directory",
+		dir:                                "is a folder",
 		filepath.Join(dir, "no", "bot.db"): "its folder must exist",
 	} {
 		for range 2 { // a failed Open leaves no lock behind

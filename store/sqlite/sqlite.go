@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -223,6 +224,9 @@ func resolve(path string) (string, error) {
 	place, err := filepath.Abs(path)
 	if err != nil {
 		return "", fmt.Errorf("open store %s: %w", path, err)
+	}
+	if info, err := os.Stat(place); err == nil && info.IsDir() {
+		return "", fmt.Errorf("open store %s: that is a folder; name a file in it, e.g. bot.db", path)
 	}
 	if target, err := filepath.EvalSymlinks(place); err == nil {
 		return target, nil
