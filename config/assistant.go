@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"switchboard/config/expr"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -38,11 +40,14 @@ func (l *loader) nameAssistant(name, file string) {
 	at := Place{file, 1, 1}
 	l.assistants.define(name, at)
 	if name == NoAssistant {
+		l.assistants.broken = true
 		l.report(at, "no assistant can be called none: it is the router's word for nobody", "rename the file")
 		return
 	}
 	d := &source{l: l, name: file, spoiled: map[*yaml.Node]bool{}}
-	d.fits(&yaml.Node{Line: 1, Column: 1}, name, dashName())
+	if !d.fits(&yaml.Node{Line: 1, Column: 1}, name, dashName()) {
+		l.assistants.broken = true
+	}
 }
 
 // or puts the bot's limits where an assistant sets none.
@@ -82,10 +87,28 @@ func (l *loader) assistantTable(a *Assistant) *table {
 			{"tools", l.toolNames(&a.Tools, mostTools), "no tools", "Names of tools, of the pack or built in.", "[docs.search, docs.fetch]"},
 			{"docs", texts(&a.Docs, "list of patterns", 1, 100, l.docPattern), "all documents", "Documents that docs.search and docs.fetch see: names under docs/ without their extension; * is anything within a folder, ** at the end anything below it.", "[help/**]"},
 			{"open_to", texts(&a.OpenTo, "list of groups of people", 1, 50, l.group), required, "Who may use it: everyone (members, no guests), guests, external, or names in `people`.", "[everyone]"},
-			{"instructions", text(&a.Instructions, 20_000), required, "What the model is told. It never holds scope values.", "|"},
+			{"instructions", instructions(&a.Instructions), required, "What the model is told: plain text, in which nothing is evaluated and which never holds scope values. `$${` is a literal `${`.", "|"},
 			{"limits", object(limits, nil), "the bot's", "Bounds of one run of this assistant.", "{usd: 0.05}"},
 		},
 	}
+}
+
+// instructions are plain text: an expression in them would reach the model as it stands.
+func instructions(p *string) value {
+	v := text(p, 20_000)
+	read := v.read
+	v.read = func(d *source, n *yaml.Node) bool {
+		if !read(d, n) {
+			return false
+		}
+		plain, found := expr.Plain(*p)
+		*p = plain
+		for _, i := range found {
+			d.l.report(d.spot(n, i.Line, i.Col), "instructions are plain text: ${ is not evaluated in them, and values that are bound are never shown to a model", i.Hint)
+		}
+		return len(found) == 0
+	}
+	return v
 }
 
 func (l *loader) toolNames(p *[]string, most int) value {

@@ -27,10 +27,15 @@ func (l *loader) readBot(d *source, n *yaml.Node) {
 	p.Limits.Run = RunLimits{Tokens: defaultTokens, Time: defaultTime, Calls: defaultCalls}
 	p.Retention = defaultRetention
 	l.bot = d.at(n)
+	if n.Kind != yaml.MappingNode || d.spoiled[n] {
+		d.keysOf(n, l.botTable())
+		l.lostBot()
+		return
+	}
 	g, _ := d.keysOf(n, l.botTable())
 	l.models.broken = l.models.broken || !g.good("models")
 	for section, ns := range map[string]*names{"scope": l.scope, "people": l.groups} {
-		ns.broken = ns.broken || g.broken[section]
+		ns.broken = ns.broken || g.broken[section] || g.lacks(section)
 		if !g.has(section) {
 			ns.section, ns.home = section, d.at(n)
 		}
@@ -59,9 +64,32 @@ func (l *loader) botTable() *table {
 			{"limits", object(limits, nil), "", limits.about, "{run: {tokens: 60000}}"},
 			{"links", texts(&p.Links, "list of whole host names", 0, 100, hostName), "none", "Hosts that a reply may link to. Other links are removed.", "[docs.example.com]"},
 			{"retention", period(&p.Retention, 24*time.Hour, 3650*24*time.Hour), "30d", "How long messages, arguments and results are kept. Records of what was done stay.", "30d"},
-			{"example", shaped(&p.Example, dashName()), "none", "An example server that is compiled in and that the bot starts beside itself.", "backoffice"},
+			{"example", l.exampleName(), "none", "An example server that is compiled in and that the bot starts beside itself.", "backoffice"},
 		},
 	}
+}
+
+// exampleName is the name of a server that is compiled in.
+func (l *loader) exampleName() value {
+	v := shaped(&l.pack.Example, dashName())
+	read := v.read
+	v.read = func(d *source, n *yaml.Node) bool {
+		if !read(d, n) {
+			return false
+		}
+		if name := l.pack.Example; l.examples != nil && !slices.Contains(l.examples, name) {
+			mend := nearName(name, l.examples)
+			switch {
+			case len(l.examples) == 0:
+				mend = "none is compiled in; leave the key out"
+			case mend == "":
+				mend = "known: " + listed(sortedWords(l.examples))
+			}
+			return d.bad(n, fmt.Sprintf("unknown example server %q", clip(name)), mend)
+		}
+		return true
+	}
+	return v
 }
 
 func (l *loader) modelEntries() value {
@@ -210,7 +238,7 @@ func (s *scopeFile) entries() value {
 		if personForm.MatchString(k.Value) {
 			kind = "person"
 		} else if !channelForm.MatchString(k.Value) {
-			return d.bad(k, fmt.Sprintf("%q is no id of a channel or a person", clip(k.Value)), "write the id, such as C0FRONT or U0ANA; a display name can change")
+			return d.bad(k, fmt.Sprintf("%q is no id of a channel or a person", clip(k.Value)), "use the id, such as C0FRONT or U0ANA; names come with a later version")
 		}
 		if len(s.From) > 0 && !slices.Contains(s.From, kind) && !stray {
 			stray = true
@@ -230,8 +258,7 @@ func (l *loader) peopleEntries() value {
 		g := Group{Name: k.Value}
 		ok := d.fits(k, k.Value, dashName())
 		if slices.Contains([]string{Everyone, Guests, Externals}, k.Value) {
-			d.bad(k, k.Value+" is a group that every pack has", "choose another name")
-			return true
+			return d.bad(k, k.Value+" is a group that every pack has", "choose another name")
 		}
 		texts(&g.Members, "ids of people (U…) and groups (S…)", 1, 10_000, func(d *source, n *yaml.Node, s string) bool {
 			return d.fits(n, s, memberID())

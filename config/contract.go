@@ -96,7 +96,8 @@ func cut(s string) string {
 	return s
 }
 
-// CheckResult holds a result against the contract; nil where the contract does not say. The error never holds a value.
+// CheckResult holds a result against the contract; nil where the contract does not say. The error names the field first, in
+// at most 200 characters, and never holds a value.
 func (t *Tool) CheckResult(v any) error {
 	if t.result == nil {
 		return nil
@@ -106,10 +107,10 @@ func (t *Tool) CheckResult(v any) error {
 		return nil
 	}
 	var m *expr.MismatchError
-	if errors.As(err, &m) && m.Path == "" {
-		return errors.New(cut("the result breaks its contract: " + m.Msg))
+	if errors.As(err, &m) && m.Path != "" {
+		return errors.New(cut("at " + m.Error()))
 	}
-	return errors.New(cut("the result breaks its contract at " + err.Error()))
+	return errors.New(cut(err.Error()))
 }
 
 // Project takes the result out of a response: the contract's `take`, or the body as it is.

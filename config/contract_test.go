@@ -48,7 +48,7 @@ func TestL3_ArgumentErrorsAreSentences(t *testing.T) {
 		{full(func(m map[string]any) { delete(m, "why") }), "arguments: why is missing"},
 		{full(func(m map[string]any) { m["why"] = "  " }), "argument why: expected a sentence, found blanks"},
 		{full(func(m map[string]any) { m["amount"] = "SECRET" }), "argument amount: expected integer, found string"},
-		{full(func(m map[string]any) { m["amount"] = int64(0) }), "argument amount: minimum: got 0, want 1"},
+		{full(func(m map[string]any) { m["amount"] = int64(0) }), "argument amount: must be at least 1"},
 		{full(func(m map[string]any) { m["day"] = "SECRET" }), "argument day: expected text of the form date"},
 	} {
 		err := tool.CheckArgs(c.args)
@@ -88,8 +88,11 @@ func TestResultsAreTakenAndChecked(t *testing.T) {
 		t.Errorf("without take: %v, %v", v, err)
 	}
 	err = list.CheckResult(map[string]any{"rows": []any{map[string]any{"order": "SECRET"}}})
-	if err == nil || err.Error() != "the result breaks its contract at rows[0]: paid is missing" {
+	if err == nil || err.Error() != "at rows[0]: paid is missing" {
 		t.Errorf("a result that breaks its contract: %v", err)
+	}
+	if err := list.CheckResult("SECRET"); err == nil || err.Error() != "expected object, found string" {
+		t.Errorf("a result of another type: %v", err)
 	}
 	if note := p.Tool("orders.note"); note.CheckResult("anything") != nil || note.ResultSchema() != nil {
 		t.Error("a contract without result checks something")

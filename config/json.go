@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -18,14 +19,22 @@ const maxDepth = 64
 // DecodeJSON reads exactly one JSON value: whole numbers become int64, others float64, objects map[string]any, lists []any.
 //
 // It refuses what two readers could understand differently: invalid UTF-8, an object with the same key twice, anything
-// after the value, numbers beyond float64, and nesting deeper than 64. A whole number beyond int64 becomes a float64.
-func DecodeJSON(data []byte) (any, error) {
+// after the value, numbers beyond float64, whole numbers beyond int64 (they would lose digits), and nesting deeper than 64.
+func DecodeJSON(data []byte) (any, error) { return decodeJSON(data, false) }
+
+// reader reads one JSON value.
+type reader struct {
+	*json.Decoder
+	loose bool // whole numbers beyond int64 become float64
+}
+
+func decodeJSON(data []byte, loose bool) (any, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("decode JSON: the text is not valid UTF-8")
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
+	dec := &reader{json.NewDecoder(bytes.NewReader(data)), loose}
 	dec.UseNumber()
-	v, err := decodeValue(dec, 0)
+	v, err := dec.value(0)
 	if err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			err = errors.New("the text ends too early")
@@ -38,31 +47,31 @@ func DecodeJSON(data []byte) (any, error) {
 	return v, nil
 }
 
-func decodeValue(dec *json.Decoder, depth int) (any, error) {
+func (dec *reader) value(depth int) (any, error) {
 	tok, err := dec.Token()
 	if err != nil {
 		return nil, err
 	}
 	switch t := tok.(type) {
 	case json.Number:
-		return decodeNumber(t.String())
+		return decodeNumber(t.String(), dec.loose)
 	case json.Delim:
 		if depth == maxDepth {
 			return nil, fmt.Errorf("nested deeper than %d", maxDepth)
 		}
 		if t == '[' {
-			return decodeList(dec, depth+1)
+			return dec.list(depth + 1)
 		}
-		return decodeObject(dec, depth+1)
+		return dec.object(depth + 1)
 	default:
 		return tok, nil
 	}
 }
 
-func decodeList(dec *json.Decoder, depth int) (any, error) {
+func (dec *reader) list(depth int) (any, error) {
 	list := []any{}
 	for dec.More() {
-		v, err := decodeValue(dec, depth)
+		v, err := dec.value(depth)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +81,7 @@ func decodeList(dec *json.Decoder, depth int) (any, error) {
 	return list, err
 }
 
-func decodeObject(dec *json.Decoder, depth int) (any, error) {
+func (dec *reader) object(depth int) (any, error) {
 	obj := map[string]any{}
 	for dec.More() {
 		tok, err := dec.Token()
@@ -83,7 +92,7 @@ func decodeObject(dec *json.Decoder, depth int) (any, error) {
 		if _, dup := obj[key]; dup {
 			return nil, fmt.Errorf("key %q stands twice in one object", key)
 		}
-		if obj[key], err = decodeValue(dec, depth); err != nil {
+		if obj[key], err = dec.value(depth); err != nil {
 			return nil, err
 		}
 	}
@@ -91,9 +100,12 @@ func decodeObject(dec *json.Decoder, depth int) (any, error) {
 	return obj, err
 }
 
-func decodeNumber(s string) (any, error) {
+func decodeNumber(s string, loose bool) (any, error) {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return n, nil
+	}
+	if !loose && !strings.ContainsAny(s, ".eE") {
+		return nil, errors.New("a number has more digits than can be kept exactly")
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {
@@ -155,7 +167,7 @@ func appendOther(b []byte, v any) []byte {
 	if err != nil {
 		return append(b, "null"...)
 	}
-	plain, err := DecodeJSON(data)
+	plain, err := decodeJSON(data, true) // json writes large floats without a point, too
 	if err != nil {
 		return append(b, "null"...)
 	}

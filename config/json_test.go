@@ -12,8 +12,8 @@ import (
 
 func TestDecodeJSON(t *testing.T) {
 	t.Parallel()
-	got, err := DecodeJSON([]byte(` {"a": [1, -2.5, 9007199254740993, 1e2, 12345678901234567890], "b": null, "c": {"d": "é\n"}} `))
-	want := map[string]any{"a": []any{int64(1), -2.5, int64(9007199254740993), 100.0, 12345678901234567890.0}, "b": nil, "c": map[string]any{"d": "é\n"}}
+	got, err := DecodeJSON([]byte(` {"a": [1, -2.5, 9007199254740993, 1e2, 12345678901234567890.0, 1e20, 9223372036854775807, -9223372036854775808], "b": null, "c": {"d": "é\n"}} `))
+	want := map[string]any{"a": []any{int64(1), -2.5, int64(9007199254740993), 100.0, 12345678901234567890.0, 1e20, int64(math.MaxInt64), int64(math.MinInt64)}, "b": nil, "c": map[string]any{"d": "é\n"}}
 	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -23,6 +23,11 @@ func TestDecodeJSON(t *testing.T) {
 	} {
 		if v, err := DecodeJSON([]byte(wrong)); err == nil {
 			t.Errorf("%q is read as %v", wrong, v)
+		}
+	}
+	for _, long := range []string{"9223372036854775808", "-9223372036854775809", `{"id": [12345678901234567890]}`} {
+		if v, err := DecodeJSON([]byte(long)); err == nil || err.Error() != "decode JSON: a number has more digits than can be kept exactly" {
+			t.Errorf("%s: %v, %v", long, v, err)
 		}
 	}
 	if _, err := DecodeJSON([]byte(strings.Repeat("[", 64) + strings.Repeat("]", 64))); err != nil {
@@ -72,7 +77,7 @@ func TestCanonicalIsOneForm(t *testing.T) {
 	})
 	for want, v := range map[string]any{
 		`{"a":"<&>","b":2}`: map[string]any{"b": 2.0, "a": "<&>"}, `0`: math.Copysign(0, -1), `9007199254740993`: int64(9007199254740993),
-		`1e+300`: 1e300, `36028797018963968`: 36028797018963968.0,
+		`1e+300`: 1e300, `36028797018963968`: 36028797018963968.0, `[1e+20]`: []float64{1e20},
 		`{"x":["y"]}`: map[string][]string{"x": {"y"}}, `null`: make(chan int),
 	} {
 		if got := string(Canonical(v)); got != want {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"switchboard/config/expr"
 
@@ -21,6 +23,8 @@ type Options struct {
 	Env Environ
 	// Offline says that no model will be asked: what models need may be missing.
 	Offline bool
+	// Examples are the names of the example servers that are compiled in. nil: any name is accepted.
+	Examples []string
 }
 
 // The bounds of what is read, so that a mistaken folder ends in a sentence.
@@ -42,6 +46,8 @@ type loader struct {
 	money                                    []Place              // limits in money
 	unpriced                                 map[string]bool      // models whose price could not be read
 	bot                                      Place                // of bot.yaml's keys
+	lost                                     bool                 // bot.yaml could not be read
+	examples                                 []string             // see Options
 	later                                    []func()             // what can be checked only once every file is read
 	all                                      []*Tool              // see everyTool
 	policies                                 map[string]*expr.Env
@@ -78,6 +84,12 @@ func Load(fsys fs.FS, o Options) (*Pack, error) {
 
 func (k *kit) load(fsys fs.FS, o Options) (*Pack, error) {
 	l := newLoader(k)
+	l.examples = o.Examples
+	if is, err := l.isPack(fsys); err != nil {
+		return nil, err
+	} else if !is {
+		return nil, l.problems
+	}
 	if err := l.readFiles(fsys); err != nil {
 		return nil, err
 	}
@@ -124,6 +136,26 @@ func newLoader(k *kit) *loader {
 
 func (l *loader) report(p Place, msg, mend string) {
 	l.problems = append(l.problems, Problem{Place: p, Msg: msg, Mend: mend})
+}
+
+// isPack says whether the folder has a bot.yaml. Without one it is most likely no pack at all, and nothing else is said.
+func (l *loader) isPack(fsys fs.FS) (bool, error) {
+	all, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		return false, fmt.Errorf("read the pack: %w", err)
+	}
+	mend := "a pack is a folder with a bot.yaml; give its path"
+	for _, e := range all {
+		switch {
+		case e.IsDir():
+		case e.Name() == "bot.yaml":
+			return true, nil
+		case e.Name() == "bot.yml" || e.Name() == "bot.json" || expr.Near(e.Name(), []string{"bot.yaml"}) != "":
+			mend = "rename " + e.Name() + " to bot.yaml"
+		}
+	}
+	l.report(Place{"bot.yaml", 1, 1}, "bot.yaml is missing", mend)
+	return false, nil
 }
 
 // readFiles collects the files of the pack and reports those that do not belong there.
@@ -230,7 +262,7 @@ func (l *loader) parse() {
 		read    func(d *source, n *yaml.Node)
 		lost    func(name string) // the file could not be read at all
 	}{
-		{func(s string) bool { return s == "bot.yaml" }, l.readBot, func(string) { l.models.broken, l.scope.broken, l.groups.broken = true, true, true }},
+		{func(s string) bool { return s == "bot.yaml" }, l.readBot, func(string) { l.lostBot() }},
 		{func(s string) bool { return under(s, "tools") }, l.readTools, func(string) { l.tools.broken = true }},
 		{func(s string) bool { return under(s, "assistants") }, l.readAssistant, l.lostAssistant},
 		{func(s string) bool { return s == "policy.yaml" }, l.readPolicy, func(string) {}},
@@ -258,12 +290,17 @@ func (l *loader) parse() {
 
 // whole checks that the parts are there which no pack can do without.
 func (l *loader) whole() {
-	if !slices.ContainsFunc(l.pack.Files, func(f File) bool { return f.Name == "bot.yaml" }) {
-		l.report(l.bot, "bot.yaml is missing", "a pack is a folder with a bot.yaml; give its path")
-		l.models.broken, l.scope.broken, l.groups.broken = true, true, true
-	} else if len(l.assistants.defs) == 1 { // none
+	if !slices.ContainsFunc(l.pack.Files, func(f File) bool { return f.Name == "bot.yaml" }) { // it was too large
+		l.lostBot()
+	}
+	if len(l.assistants.defs) == 1 && !l.lost { // none
 		l.report(l.bot, "the pack has no assistant", "add assistants/NAME.yaml")
 	}
+}
+
+// lostBot notes that nothing is known of what bot.yaml defines.
+func (l *loader) lostBot() {
+	l.lost, l.models.broken, l.scope.broken, l.groups.broken = true, true, true, true
 }
 
 // settle reports the names that are wanted and defined nowhere.
@@ -292,7 +329,7 @@ func (l *loader) resolve(o Options) {
 // readDoc takes a document: its name is its path without the extension, its title its first heading.
 func (l *loader) readDoc(f File) {
 	name := strings.TrimPrefix(f.Name, "docs/")
-	doc := Doc{Name: strings.TrimSuffix(name, path.Ext(name)), Text: strings.ToValidUTF8(string(f.Data), "\uFFFD")}
+	doc := Doc{Name: strings.TrimSuffix(name, path.Ext(name)), Text: strings.TrimPrefix(string(f.Data), "\uFEFF")}
 	doc.Title = doc.Name
 	for line := range strings.Lines(doc.Text) {
 		if h := strings.TrimLeft(line, "#"); h != line && strings.HasPrefix(h, " ") {
@@ -304,5 +341,14 @@ func (l *loader) readDoc(f File) {
 		l.report(Place{f.Name, 1, 1}, fmt.Sprintf("there are two documents %q", doc.Name), "rename one of them")
 		return
 	}
-	l.pack.Docs = append(l.pack.Docs, doc)
+	l.pack.Docs = append(l.pack.Docs, doc) // its name exists, whatever it holds
+	at := Place{f.Name, 1, 1}
+	switch {
+	case !utf8.Valid(f.Data):
+		l.report(at, "the document is not valid UTF-8", "save it as UTF-8 text")
+	case bytes.IndexByte(f.Data, 0) >= 0:
+		l.report(at, "the document holds a zero byte", "save it as text")
+	case strings.TrimSpace(doc.Text) == "":
+		l.report(at, "the document is empty", "write its text, or delete the file")
+	}
 }

@@ -215,6 +215,94 @@ func TestReadTheWholeFolderOrSaySo(t *testing.T) {
 	}
 }
 
+// TestDocumentsAreText refuses what a search could never find or a model never read, and says nothing else of it.
+func TestDocumentsAreText(t *testing.T) {
+	t.Parallel()
+	for data, want := range map[string]string{
+		"":                "docs/a.md:1:1: the document is empty (write its text, or delete the file)",
+		" \n\t\n":         "docs/a.md:1:1: the document is empty (write its text, or delete the file)",
+		"\uFEFF\n":        "docs/a.md:1:1: the document is empty (write its text, or delete the file)",
+		"# A\n\nb\xff\n":  "docs/a.md:1:1: the document is not valid UTF-8 (save it as UTF-8 text)",
+		"# A\n\nb\x00c\n": "docs/a.md:1:1: the document holds a zero byte (save it as text)",
+	} {
+		files := plainPack()
+		files["docs/a.md"] = []byte(data)
+		files["assistants/orders.yaml"] = append(files["assistants/orders.yaml"], "docs: [a]\n"...)
+		if _, err := Load(fsOf(files), Options{}); err == nil || err.Error() != want {
+			t.Errorf("%q: %v", data, err)
+		}
+	}
+	files := plainPack()
+	files["docs/a.txt"] = []byte("\uFEFF# Hours\n")
+	p, err := Load(fsOf(files), Options{})
+	if err != nil || p.Docs[0] != (Doc{"a", "Hours", "# Hours\n"}) {
+		t.Errorf("a document with a byte order mark: %+v, %v", p, err)
+	}
+}
+
+func TestExampleServersAreThoseCompiledIn(t *testing.T) {
+	t.Parallel()
+	const at = "bot.yaml:7:10: unknown example server "
+	for _, c := range []struct {
+		name  string
+		known []string
+		want  string
+	}{
+		{"backofice", nil, ""},
+		{"backoffice", []string{"backoffice"}, ""},
+		{"backofice", []string{"till", "backoffice"}, at + `"backofice" (did you mean "backoffice"?)`},
+		{"other", []string{"till", "backoffice"}, at + `"other" (known: backoffice, till)`},
+		{"other", []string{}, at + `"other" (none is compiled in; leave the key out)`},
+	} {
+		files := plainPack()
+		files["bot.yaml"] = append(files["bot.yaml"], "example: "+c.name+"\n"...)
+		_, err := Load(fsOf(files), Options{Examples: c.known})
+		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && got != c.want {
+			t.Errorf("%s of %q:\n got %v\nwant %s", c.name, c.known, err, c.want)
+		}
+	}
+}
+
+// TestC1_AFolderWithoutBotIsOneProblem is what happens when a command is given the wrong folder.
+func TestC1_AFolderWithoutBotIsOneProblem(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		files map[string]string
+		mend  string
+	}{
+		{map[string]string{"x.json": "{}", "a/b.log": "x", "docs/a.md": "", "bot.yaml/x": "x"}, "a pack is a folder with a bot.yaml; give its path"},
+		{map[string]string{"bot.yml": "pack: 1"}, "rename bot.yml to bot.yaml"},
+		{map[string]string{"bto.yaml": "pack: 1"}, "rename bto.yaml to bot.yaml"},
+	} {
+		files := map[string][]byte{}
+		for name, data := range c.files {
+			files[name] = []byte(data)
+		}
+		_, err := Load(fsOf(files), Options{})
+		if want := "bot.yaml:1:1: bot.yaml is missing (" + c.mend + ")"; err == nil || err.Error() != want {
+			t.Errorf("%v:\n got %v\nwant %s", c.files, err, want)
+		}
+	}
+	files := plainPack()
+	files["bot.yaml"] = append(files["bot.yaml"], make([]byte, maxFile)...)
+	if _, err := Load(fsOf(files), Options{}); err == nil || err.Error() != "bot.yaml:1:1: the file is larger than 1 MiB (split it)" {
+		t.Errorf("a large bot.yaml: %v", err)
+	}
+}
+
+func TestM2_InstructionsArePlainText(t *testing.T) {
+	t.Parallel()
+	files := plainPack()
+	files["assistants/orders.yaml"] = []byte(strings.Replace(string(files["assistants/orders.yaml"]), "Look it up first.", "Write $${ order } and $$$${x}.", 1))
+	p, err := Load(fsOf(files), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Assistant("orders").Instructions; got != "Write ${ order } and $$${x}." {
+		t.Errorf("instructions: %q", got)
+	}
+}
+
 func TestDocPatterns(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

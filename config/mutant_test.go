@@ -190,7 +190,7 @@ func encode(t *testing.T, n *yaml.Node) []byte {
 
 // kinds are the slips.
 func kinds() []string {
-	return []string{"misspelt", "retyped to a list", "retyped to a number", "retyped to keys", "emptied", "duplicated", "removed"}
+	return []string{"misspelt", "retyped to a list", "retyped to a number", "retyped to keys", "emptied", "duplicated", "named as another", "removed"}
 }
 
 // mutants yields a maker of each slip in one file. A slip is made on a fresh copy of the tree, written out, and its line
@@ -278,6 +278,11 @@ func slip(t *testing.T, data []byte, at []int, kind string) (m mutant, ok bool) 
 		}
 		parent.Content = slices.Insert(parent.Content, last+2, parent.Content[last], parent.Content[last+1])
 		where = append(slices.Clone(at[:len(at)-1]), last+2)
+	case "named as another":
+		if !isKey || last < 2 {
+			return m, false
+		}
+		n.Value = parent.Content[last-2].Value
 	case "removed":
 		m.name = nameIn(n)
 		where = at[:len(at)-1]

@@ -81,7 +81,7 @@ func (l *loader) policyTable(idle *idleRules) *table {
 func (l *loader) readRule(d *source, n *yaml.Node, idle *idleRules) bool {
 	r := &ruleFile{Rule: &Rule{Place: d.at(n)}, idle: idle}
 	g, ok := d.keysOf(n, l.ruleTable(r))
-	if g.good("verdict") && r.Verdict == Deny && !g.has("why") {
+	if g.good("verdict") && r.Verdict == Deny && !g.has("why") && !*g.other {
 		l.report(d.at(n), "why is missing: a rule that denies says why", "add why: and a sentence for people")
 		ok = false
 	}

@@ -239,7 +239,7 @@ func (l *loader) readCall(d *source, n *yaml.Node, s *Step) bool {
 		c.RawArgs = &c.raw
 	case n.Kind == yaml.MappingNode:
 		missing := slices.DeleteFunc([]string{"why", "expects"}, g.has)
-		if len(missing) > 0 {
+		if len(missing) > 0 && !*g.other {
 			d.l.report(d.at(n), "missing in a call: "+strings.Join(missing, " and "), "add them, a short sentence each; only raw_args does without")
 			ok = false
 		}

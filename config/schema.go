@@ -28,6 +28,7 @@ type property struct {
 	unique                                 bool
 	items                                  map[string]any
 	props                                  map[string]any
+	unsure                                 bool // of the names in props
 }
 
 // formats are those that are checked.
@@ -149,7 +150,7 @@ func (p *property) itemSchema() value {
 }
 
 func (p *property) properties() value {
-	return entries("schemas by name", nil, func(d *source, k, v *yaml.Node) bool {
+	v := entries("schemas by name", nil, func(d *source, k, v *yaml.Node) bool {
 		if p.props == nil {
 			p.props = map[string]any{}
 		}
@@ -157,13 +158,20 @@ func (p *property) properties() value {
 		p.props[k.Value] = doc
 		return d.fits(k, k.Value, argName()) && ok
 	})
+	read := v.read
+	v.read = func(d *source, n *yaml.Node) bool {
+		ok := read(d, n)
+		p.unsure = !ok
+		return ok
+	}
+	return v
 }
 
 func (p *property) optionalNames() value {
 	var all []string
 	return texts(&all, "list of properties", 0, 200, func(d *source, n *yaml.Node, s string) bool {
 		p.optional = append(p.optional, s)
-		if p.props == nil || p.props[s] != nil {
+		if p.props == nil || p.unsure || p.props[s] != nil {
 			return true
 		}
 		return d.bad(n, fmt.Sprintf("there is no property %q to be optional", clip(s)), "known: "+listed(sortedKeys(p.props)))

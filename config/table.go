@@ -46,11 +46,16 @@ func says(s string) func() string { return func() string { return s } }
 type got struct {
 	nodes  map[string]*yaml.Node
 	broken map[string]bool
-	other  *bool // a key of a later version was there: the mapping is of a kind that this version does not know
+	// A key of a later version was there, so that the mapping is of a kind that this version does not know; or one stood twice
+	// and most likely should be another: nothing is said to be missing.
+	other *bool
 }
 
 // has says whether the key was there, well or not.
 func (g got) has(name string) bool { return g.nodes[name] != nil }
+
+// lacks says whether the key may be missing because another one has its place.
+func (g got) lacks(name string) bool { return !g.has(name) && *g.other }
 
 // good says whether the key was there and could be read.
 func (g got) good(name string) bool { return g.has(name) && !g.broken[name] }
@@ -63,7 +68,11 @@ func (d *source) keysOf(n *yaml.Node, t *table) (g got, ok bool) {
 		return g, false
 	}
 	if n.Kind != yaml.MappingNode {
-		return g, d.expected(n, t.what, "write keys and values: "+strings.Join(t.names(), ", "))
+		want := t.what
+		if strings.HasSuffix(want, ".yaml") {
+			want = "the keys of " + want
+		}
+		return g, d.expected(n, want, "write keys and values: "+strings.Join(t.names(), ", "))
 	}
 	ok = d.sortKeys(n, t, g)
 	for _, k := range t.keys {
@@ -92,6 +101,7 @@ func (d *source) sortKeys(n *yaml.Node, t *table, g got) (ok bool) {
 		case k.Kind != yaml.ScalarNode:
 			ok = d.bad(k, "a key must be a plain word", "keys here: "+strings.Join(names, ", "))
 		case g.nodes[k.Value] != nil:
+			*g.other = true
 			ok = d.twice(k)
 		case t.later[k.Value] != "":
 			*g.other = true
@@ -199,7 +209,11 @@ func listOf(words string, lo, hi int, sub *table, each func(d *source, n *yaml.N
 			if n.Kind == yaml.ScalarNode && n.Value != "" && !strings.Contains(n.Value, "\n") {
 				mend = "write a list: [" + n.Value + "]"
 			}
-			return d.expected(n, words, mend)
+			want := words
+			if strings.HasPrefix(words, "list ") {
+				want = "a " + words
+			}
+			return d.expected(n, want, mend)
 		}
 		ok := true
 		for _, c := range n.Content {
@@ -209,7 +223,7 @@ func listOf(words string, lo, hi int, sub *table, each func(d *source, n *yaml.N
 		case !ok:
 			return false
 		case len(n.Content) < lo:
-			return d.bad(n, fmt.Sprintf("the list has %d items, it needs at least %d", len(n.Content), lo), "write a "+words)
+			return d.bad(n, fmt.Sprintf("the list has %d items, it needs at least %d", len(n.Content), lo), "write at least one: "+strings.TrimPrefix(words, "list of "))
 		case len(n.Content) > hi:
 			return d.bad(n, fmt.Sprintf("the list has %d items, at most %d are allowed", len(n.Content), hi), "leave some out, or split it")
 		}

@@ -147,9 +147,10 @@ func (l *loader) readTool(d *source, n *yaml.Node, f *toolFile) bool {
 	} else if !l.tools.define(c.Name, d.at(g.nodes["name"])) {
 		msg, mend := fmt.Sprintf("there is another tool %q at %s", c.Name, l.tools.defs[c.Name]), "rename one of them"
 		if l.tools.defs[c.Name] == (Place{}) {
-			msg = fmt.Sprintf("%s is the name of a built-in tool", c.Name)
+			msg, mend = fmt.Sprintf("%s is the name of a built-in tool", c.Name), "choose another name"
 		}
 		d.bad(g.nodes["name"], msg, mend)
+		l.tools.broken = true // most likely it should have another name, which others want
 		return true
 	}
 	if n.Kind != yaml.MappingNode {
@@ -254,7 +255,7 @@ func (l *loader) resultSchemas(c *contract) value {
 }
 
 func schemas(put func(string, map[string]any), ns *names, strict bool) value {
-	return entries("schemas by name", schemaTable(&property{}), func(d *source, k, v *yaml.Node) bool {
+	v := entries("schemas by name", schemaTable(&property{}), func(d *source, k, v *yaml.Node) bool {
 		if strict && !d.argument(k) || !strict && !d.fits(k, k.Value, argName()) {
 			ns.broken = true
 			return false
@@ -264,6 +265,15 @@ func schemas(put func(string, map[string]any), ns *names, strict bool) value {
 		put(k.Value, doc)
 		return ok
 	})
+	read := v.read
+	v.read = func(d *source, n *yaml.Node) bool {
+		ok := read(d, n)
+		for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
+			ns.broken = ns.broken || d.spoiled[n.Content[i]] // such as a name that stands twice and should be another
+		}
+		return ok
+	}
+	return v
 }
 
 // names reads a list of names that the contract defines.
@@ -315,20 +325,20 @@ func (l *loader) failsExpr(c *contract) value {
 func (l *loader) complete(d *source, n *yaml.Node, c *contract, g got) {
 	c.args.what = "argument of " + c.Name
 	c.results.what = "field of the result of " + c.Name
-	c.args.broken = c.args.broken || g.broken["args"] && c.argDocs == nil || g.broken["bind"]
-	c.results.broken = c.results.broken || g.broken["result"] && c.resultDocs == nil
+	c.args.broken = c.args.broken || g.broken["args"] && c.argDocs == nil || g.broken["bind"] || g.lacks("args")
+	c.results.broken = c.results.broken || g.broken["result"] && c.resultDocs == nil || g.lacks("result")
 	if !g.has("args") {
 		c.args.section, c.args.home = "args", d.at(n)
 	}
 	if !g.has("result") {
 		c.results.section, c.results.home = "result", d.at(n)
 	}
-	if c.method == "" && !slices.ContainsFunc(methods(), func(m string) bool { return g.broken[m] }) {
+	if c.method == "" && !*g.other && !slices.ContainsFunc(methods(), func(m string) bool { return g.broken[m] }) {
 		l.report(d.at(n), "the tool has no request", "add one of get, post, put, patch, delete with a path")
 	}
 	c.checkPath(d, g)
 	switch {
-	case c.attempts > 1 && c.Effect == Write && !g.has("idempotency"):
+	case c.attempts > 1 && c.Effect == Write && !g.has("idempotency") && !*g.other:
 		l.report(d.at(n), "idempotency is missing: without a key an effect that is tried again could take place twice", "add idempotency, or leave retry out")
 	case c.attempts > 0:
 		c.Attempts = c.attempts

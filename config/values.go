@@ -49,6 +49,8 @@ func text(p *string, most int) value {
 type shape struct {
 	re    *regexp.Regexp
 	words string
+	such  string // an example
+	id    bool   // people know the thing by a name that is not its id
 }
 
 var (
@@ -61,6 +63,7 @@ var (
 	headerForm  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*$`)
 	personForm  = regexp.MustCompile(`^[UW][A-Z0-9]{2,}$`)
 	memberForm  = regexp.MustCompile(`^[UWS][A-Z0-9]{2,}$`)
+	idForm      = regexp.MustCompile(`^[A-Z][A-Z0-9]+$`) // of anything
 	channelForm = regexp.MustCompile(`^[CDG][A-Z0-9]{2,}$`)
 	hostForm    = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
 	pathForm    = regexp.MustCompile(`^(/[A-Za-z0-9._~:@!$&'()*+,;=-]*)+$`)
@@ -71,17 +74,22 @@ var (
 )
 
 // The shapes of names. All of them begin with a letter.
-func dashName() shape   { return shape{dashForm, "a name of a-z, 0-9 and -"} }
-func scopeName() shape  { return shape{scopeForm, "a name of a-z, 0-9 and _"} }
-func argName() shape    { return shape{argForm, "a name of letters, digits and _"} }
-func envName() shape    { return shape{envForm, "a variable's name of A-Z, 0-9 and _"} }
-func filePath() shape   { return shape{fileForm, "an absolute path, such as /run/secrets/token"} }
-func headerName() shape { return shape{headerForm, "a header's name"} }
-func personID() shape   { return shape{personForm, "an id of a person, such as U0ANA"} }
-func memberID() shape   { return shape{memberForm, "an id of a person (U…) or of a group (S…)"} }
-func channelID() shape  { return shape{channelForm, "an id of a channel, such as C0FRONT"} }
+func dashName() shape  { return shape{dashForm, "a name of a-z, 0-9 and -", "front-desk", false} }
+func scopeName() shape { return shape{scopeForm, "a name of a-z, 0-9 and _", "org_unit", false} }
+func argName() shape   { return shape{argForm, "a name of letters, digits and _", "order_id", false} }
+
+func envName() shape {
+	return shape{envForm, "a variable's name of A-Z, 0-9 and _", "PAYMENTS_TOKEN", false}
+}
+func filePath() shape   { return shape{fileForm, "an absolute path", "/run/secrets/token", false} }
+func headerName() shape { return shape{headerForm, "a header's name", "X-Api-Key", false} }
+func personID() shape   { return shape{personForm, "an id of a person", "U0ANA", true} }
+func memberID() shape {
+	return shape{memberForm, "an id of a person (U…) or of a group (S…)", "U0ANA or S0ADM", true}
+}
+func channelID() shape { return shape{channelForm, "an id of a channel", "C0FRONT", true} }
 func toolName() shape {
-	return shape{toolForm, "a name of two or more words joined by dots, such as bookings.list"}
+	return shape{toolForm, "a name of two or more words joined by dots", "bookings.list", false}
 }
 
 // fits checks a text against a shape.
@@ -89,9 +97,12 @@ func (d *source) fits(n *yaml.Node, s string, sh shape) bool {
 	if len(s) <= 200 && sh.re.MatchString(s) {
 		return true
 	}
-	mend := "write " + sh.words
-	if strings.HasPrefix(s, "#") || strings.HasPrefix(s, "@") {
-		mend = "write " + sh.words + "; a display name can change"
+	mend := "write one such as " + sh.such
+	if sh.id {
+		mend = "use the id, such as " + sh.such
+		if !idForm.MatchString(s) {
+			mend += "; names come with a later version"
+		}
 	}
 	return d.bad(n, fmt.Sprintf("%q is not %s", clip(s), sh.words), mend)
 }
@@ -205,7 +216,7 @@ func choice[T ~string](p *T, options []T, later map[string]string) value {
 	for _, o := range options {
 		words = append(words, string(o))
 	}
-	return value{words: func() string { return "one of " + strings.Join(words, ", ") }, read: func(d *source, n *yaml.Node) bool {
+	return value{words: func() string { return oneWord(words) }, read: func(d *source, n *yaml.Node) bool {
 		s, ok := d.text(n)
 		if !ok || !d.oneOf(n, s, words, later) {
 			return false
@@ -215,12 +226,17 @@ func choice[T ~string](p *T, options []T, later map[string]string) value {
 	}}
 }
 
+// oneWord words a choice.
+func oneWord(words []string) string {
+	if len(words) > 2 {
+		return "one of " + strings.Join(words, ", ")
+	}
+	return strings.Join(words, " or ")
+}
+
 // oneOf checks a word against those that may stand here.
 func (d *source) oneOf(n *yaml.Node, s string, words []string, later map[string]string) bool {
-	mend := "write one of " + strings.Join(words, ", ")
-	if len(words) == 1 {
-		mend = "write " + words[0]
-	}
+	mend := "write " + oneWord(words)
 	switch {
 	case slices.Contains(words, s):
 		return true
@@ -388,7 +404,7 @@ func (d *source) plainScalar(n *yaml.Node) (any, bool) {
 	case "!!bool":
 		return strings.EqualFold(n.Value, "true"), true
 	case "!!int", "!!float":
-		v, err := decodeNumber(n.Value)
+		v, err := decodeNumber(n.Value, false)
 		if err != nil || !numberForm.MatchString(n.Value) {
 			return nil, d.bad(n, fmt.Sprintf("the number %s can be read in two ways", clip(n.Value)), "write it in plain digits, or put it in quotes: "+strconv.Quote(n.Value))
 		}

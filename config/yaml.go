@@ -133,6 +133,8 @@ var (
 	startTrap  = regexp.MustCompile(`: ([>|*&%@` + "`" + `][^\n]*)$`)
 	askTrap    = regexp.MustCompile(`[\[{].*?[^"'](\?)\s*[,\]}]`)
 	colonTrap  = regexp.MustCompile(`^[^"'#\[{]*: [^"'#\[{]*?(: )`)
+	plainTrap  = regexp.MustCompile(`^\s*(?:- +)*[^"'#\[{:\s][^:]*: +[^"'\[{|>#\s].*?(: )`)
+	flowTrap   = regexp.MustCompile(`\w: +[^"'\[{\s][^{}]*? \? [^{}]*?(: )`)
 	afterTrap  = regexp.MustCompile(`: (?:"[^"]*"|'[^']*')\s+([^\s#,}\]])`)
 	quoteTrap  = regexp.MustCompile(`(?:: |- |[\[{,] ?)(["'])[^"']*$`)
 	openTrap   = regexp.MustCompile(`([\[{])[^\]}]*$`)
@@ -160,19 +162,26 @@ func (d *source) trap(line int, msg string) (Place, string) {
 		}
 		return Place{d.name, at, 1 + utf8.RuneCountInString(d.lines[at-1][:m[2]])}, true
 	}
+	all := traps()
 	for _, far := range []struct {
-		msg  string
-		from int
-		trap int
-	}{{"tab character", line, 0}, {"did not find expected key", line, 4}, {"unexpected end of stream", 1, 5}} {
-		for at := far.from; strings.Contains(msg, far.msg) && at <= len(d.lines); at++ {
-			if p, ok := try(at, traps()[far.trap]); ok {
-				return p, traps()[far.trap].hint
+		msg      string
+		from, to int
+		trap     trap
+	}{
+		{"tab character", line, len(d.lines), all[0]},
+		{"did not find expected key", line, len(d.lines), all[4]},
+		{"unexpected end of stream", 1, len(d.lines), all[5]},
+		{"mapping values are not allowed", line, line, trap{plainTrap, all[3].hint}},
+		{"did not find expected ',' or '}'", line, line, trap{flowTrap, all[3].hint}},
+	} {
+		for at := far.from; strings.Contains(msg, far.msg) && at <= far.to; at++ {
+			if p, ok := try(at, far.trap); ok {
+				return p, far.trap.hint
 			}
 		}
 	}
 	for _, at := range []int{line, line - 1} {
-		for _, t := range traps() {
+		for _, t := range all {
 			if at < 1 {
 				continue
 			}

@@ -8,6 +8,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"switchboard/config"
 )
 
 // Model answers requests. Implementations are safe for use by many goroutines at once.
@@ -139,6 +141,14 @@ func (u USD) Dollars() float64 { return float64(u) / 1e12 }
 
 // Price is what a model costs, in picodollars a token (USD per million tokens times 1e6).
 type Price struct{ Input, Cached, Output USD }
+
+// PriceOf takes a price over from a pack; nil stays nil.
+func PriceOf(p *config.Price) *Price {
+	if p == nil {
+		return nil
+	}
+	return &Price{Input: USD(p.Input), Cached: USD(p.Cached), Output: USD(p.Output)}
+}
 
 // Cost prices a usage: cached input at its own price, the rest of the input in full.
 func (p Price) Cost(u Usage) USD {

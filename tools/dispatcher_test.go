@@ -426,3 +426,12 @@ func TestCallsAfterTheRunsTimeAreNotRun(t *testing.T) {
 		t.Errorf("Call = %v after %d runs; want it handed back", err, b.attempts())
 	}
 }
+
+func TestM3_AServerThatAsksForTooLongAWaitIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.do = faults(tools.Fault{Kind: tools.RateLimited, Detail: "busy", Transient: true, Wait: time.Hour})
+	if got := b.call(b.open("a"), 0, call("rows.get", good(1))); got.Outcome != journal.Failed || b.attempts() != 1 || b.waits != nil {
+		t.Errorf("told %+v after %d runs and waits of %v; want a failure at once", got, b.attempts(), b.waits)
+	}
+}

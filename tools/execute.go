@@ -32,7 +32,7 @@ func (d *Dispatcher) execute(ctx context.Context, w wish) (Output, int, *Fault) 
 			return out, n, nil
 		}
 		maybe = maybe || fault.Maybe
-		last := n >= t.Attempts || !safe || !fault.Transient || ctx.Err() != nil
+		last := n >= t.Attempts || !safe || !fault.Transient || fault.Wait > longestWait || ctx.Err() != nil
 		if !last && t.Idempotency != nil && t.Effect != config.NoEffect && d.o.Now().Sub(first) >= t.Idempotency.ProviderKeeps {
 			last = true // the server may have forgotten the key
 		}
@@ -46,10 +46,13 @@ func (d *Dispatcher) execute(ctx context.Context, w wish) (Output, int, *Fault) 
 	}
 }
 
-// pause doubles from a quarter of a second, with jitter; a server's own wish wins, up to half a minute.
+// longestWait is how long a server may ask a run to wait; where it asks for more, the call has failed.
+const longestWait = 30 * time.Second
+
+// pause doubles from a quarter of a second, with jitter; a server's own wish wins.
 func pause(attempt int, asked time.Duration) time.Duration {
 	if asked > 0 {
-		return min(asked, 30*time.Second)
+		return asked
 	}
 	base := 250 * time.Millisecond << min(attempt-1, 6)
 	return base/2 + rand.N(base/2+1) //nolint:gosec // jitter, not a secret
@@ -66,7 +69,8 @@ func (d *Dispatcher) attempt(ctx context.Context, w wish) (out Output, fault *Fa
 	defer func() {
 		if p := recover(); p != nil {
 			d.o.Log.Error().Str("turn", d.o.Record.Turn()).Str("tool", t.Name).Int("call", w.call.Seq).
-				Str("panic", d.mask(fmt.Sprint(p))).Str("stack", string(debug.Stack())).Msg("tool panicked")
+				Str("panic", d.mask(fmt.Sprint(p))).Msg("tool panicked")
+			d.o.Log.Debug().Str("turn", d.o.Record.Turn()).Bytes("stack", debug.Stack()).Msg("where the tool panicked")
 			out, fault = Output{}, &Fault{Kind: Panicked, Detail: "the tool broke down", Maybe: true}
 		}
 	}()

@@ -83,6 +83,9 @@ func (e *Engine) sweep(ctx context.Context) {
 
 // Stop hands back what is under way and waits for the workers, until ctx ends.
 func (e *Engine) Stop(ctx context.Context) error {
+	if e.stop == nil { // it never began
+		return nil
+	}
 	e.stop(errStopping)
 	idle := make(chan struct{})
 	go func() {
@@ -228,7 +231,7 @@ func (e *Engine) try(ctx context.Context, l store.Lease, it store.Item) (err err
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			e.o.Log.Error().Str("turn", q.Turn).Str("stack", string(debug.Stack())).Msg("turn panicked")
+			e.o.Log.Debug().Str("turn", q.Turn).Bytes("stack", debug.Stack()).Msg("where the turn panicked")
 			err = fmt.Errorf("turn %s panicked: %v", q.Turn, p)
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrStale) {

@@ -100,12 +100,8 @@ func (r *running) ask(ctx context.Context, turns []llm.Turn, offered bool) (llm.
 		req.Choice, role, times = llm.None, journal.RoleFinal, 1
 	}
 	spec := r.assistant.Asker.Spec
-	var price *llm.Price
-	if spec.Price != nil {
-		price = &llm.Price{Input: llm.USD(spec.Price.Input), Cached: llm.USD(spec.Price.Cached), Output: llm.USD(spec.Price.Output)}
-	}
 	spent := guards.Spent{Tokens: r.spent.Input + r.spent.Output, Money: r.spent.Cost}
-	if v := r.assistant.Budget().Ask(spent, guards.Reserve(req, spec.Output, price), times); v.Say != guards.Allow {
+	if v := r.assistant.Budget().Ask(spent, guards.Reserve(req, spec.Output, llm.PriceOf(spec.Price)), times); v.Say != guards.Allow {
 		r.limit = v.Why
 		return llm.Reply{}, loop.ErrSpent
 	}

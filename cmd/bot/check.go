@@ -81,11 +81,6 @@ func check(path string) (checked, *config.Pack, error) {
 	if err != nil {
 		return c, nil, err
 	}
-	if p.Example != "" {
-		if _, ok := exampleServers()[p.Example]; !ok {
-			return c, nil, fmt.Errorf("check pack %s: there is no example server %q in this program", path, p.Example)
-		}
-	}
 	c.OK, c.Name, c.Digest = true, &p.Name, &p.Digest
 	for _, r := range p.Refs() {
 		if n := r.String(); !slices.Contains(c.Needs, n) {

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"switchboard/config"
@@ -31,12 +29,7 @@ func example(ctx context.Context, p *config.Pack, env config.Environ) (config.En
 	if p.Example == "" || !lacks(p, env) {
 		return env, nothing, nil
 	}
-	start, ok := exampleServers()[p.Example]
-	if !ok {
-		return nil, nil, fmt.Errorf("start the example server of pack %s: there is no %q; there is %s",
-			p.Name, p.Example, strings.Join(slices.Sorted(maps.Keys(exampleServers())), ", "))
-	}
-	server, err := start(ctx)
+	server, err := exampleServers()[p.Example](ctx) // load has checked the name
 	if err != nil {
 		return nil, nil, fmt.Errorf("start the example server of pack %s: %w", p.Name, err)
 	}

@@ -3,12 +3,24 @@ package main
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"switchboard/config"
 	"switchboard/journal"
 )
+
+// traced is what bot trace says, for programs: the summary with who asked what, where and when.
+type traced struct {
+	At      time.Time       `json:"at"`
+	Person  string          `json:"person"`
+	Channel string          `json:"channel"`
+	Pack    string          `json:"pack"`
+	Asked   string          `json:"asked"` // empty once the retention took it
+	Routed  *journal.Routed `json:"routed"`
+	journal.Summary
+}
 
 func traceCommand(s streams, env config.Environ) *cobra.Command {
 	var asJSON bool
@@ -53,7 +65,7 @@ func traceCommand(s streams, env config.Environ) *cobra.Command {
 				return fmt.Errorf("show trace: there is no run %s in this store; bot runs lists them, BOT_STORE names another store", args[0])
 			}
 			if asJSON {
-				return printJSON(s.out, journal.Summarise(t))
+				return printJSON(s.out, traced{t.At, t.Person, t.Channel, t.Pack, t.Message, t.Routed, journal.Summarise(t)})
 			}
 			return journal.Draw(s.out, t)
 		},

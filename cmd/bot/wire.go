@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"switchboard/assistants"
@@ -67,6 +69,7 @@ func load(path string, o config.Options) (*config.Pack, error) {
 	if err := isFolder(path); err != nil {
 		return nil, err
 	}
+	o.Examples = slices.Sorted(maps.Keys(exampleServers()))
 	p, err := config.Load(os.DirFS(path), o)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		for i := range problems {
@@ -160,11 +163,9 @@ func (p *parts) liveModel(m config.Model) (llm.Model, error) {
 			return nil, err
 		}
 	}
-	o := llm.Options{Provider: m.Provider, ID: m.ID, BaseURL: base, Key: key, Output: m.Output, Temperature: m.Heat}
-	if m.Price != nil {
-		o.Price = &llm.Price{Input: llm.USD(m.Price.Input), Cached: llm.USD(m.Price.Cached), Output: llm.USD(m.Price.Output)}
-	}
-	return llm.Open(o)
+	return llm.Open(llm.Options{
+		Provider: m.Provider, ID: m.ID, BaseURL: base, Key: key, Price: llm.PriceOf(m.Price), Output: m.Output, Temperature: m.Heat,
+	})
 }
 
 // desk makes a version of the pack ready to work.

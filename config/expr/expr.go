@@ -168,6 +168,9 @@ func (e *Env) compile(src string) (*cel.Ast, []Issue) {
 		return ast, e.outsideEnums(ast)
 	}
 	first := iss.Errors()[0] // one expression, one problem: what follows the first is often its echo
+	if i, found := habit(src); found && strings.HasPrefix(first.Message, "Syntax error") {
+		return nil, []Issue{i}
+	}
 	i := e.issue(first)
 	i.Line, i.Col = first.Location.Line(), first.Location.Column()+1
 	if i.Line < 1 {
@@ -249,6 +252,8 @@ func (e *Env) undeclared(name string) Issue {
 	switch near := Near(name, append(functions, vars...)); {
 	case name == "env":
 		i.Hint = "an expression cannot read the environment; only {env: NAME} in a key that takes it can"
+	case name == "not":
+		i.Hint = "did you mean ! ?"
 	case name == "scope":
 		i.Hint = "scope is seen by policy conditions and bind only"
 	case near != "":

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -269,6 +270,74 @@ func TestHasExpr(t *testing.T) {
 	for src, want := range map[string]bool{"${ a }": true, "a ${": true, "$${ a }": false, "$${ a } ${ b }": true, "$ {": false, "": false} {
 		if got := HasExpr(src); got != want {
 			t.Errorf("%q: %v", src, got)
+		}
+	}
+}
+
+func TestPlainTextKeepsItsCharacters(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ src, want, issues string }{
+		{"", "", ""},
+		{"a $ { } $$", "a $ { } $$", ""},
+		{"$${ a } and $$${ b }", "${ a } and $${ b }", ""},
+		{"ä ${ a }", "ä ${ a }", "1:3"},
+		{"x\ny $${ z\n ${ a } ${", "x\ny ${ z\n ${ a } ${", "3:2 3:9"},
+	} {
+		got, found := Plain(c.src)
+		var at []string
+		for _, i := range found {
+			at = append(at, fmt.Sprintf("%d:%d", i.Line, i.Col))
+		}
+		if got != c.want || strings.Join(at, " ") != c.issues {
+			t.Errorf("%q: %q, %v", c.src, got, found)
+		}
+	}
+}
+
+func TestHabitsOfOtherLanguages(t *testing.T) {
+	t.Parallel()
+	for src, want := range map[string]string{
+		"a = 1": "1:3 did you mean == ?", "a === 1": "1:3 did you mean == ?", "a =< 1": "1:3 did you mean <= ?",
+		"a\n and b": "2:2 did you mean && ?", "a OR b": "1:3 did you mean || ?", "a | b": "1:3 did you mean || ?",
+		`"=" = a`: "1:5 did you mean == ?", "a.or + b. // = ": "", `"""= or""" +`: "", "a &&!b ||": "", "r'\\' or b": "1:6 did you mean || ?",
+		"order + android": "", "'a": "1:1 close it with '", "${ a }": "1:1 write the expression bare here, without ${ }", "“a”": "1:1 write straight quotes: \"",
+	} {
+		got := ""
+		if i, found := habit(src); found {
+			got = fmt.Sprintf("%d:%d %s", i.Line, i.Col, i.Hint)
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", src, got, want)
+		}
+	}
+}
+
+func TestBrokenBoundsAreSaidInPlainWords(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		key        string
+		bound, bad any
+		want       string
+	}{
+		{"minLength", 1, "", "must not be empty"},
+		{"minLength", 4, "SEC", "must have at least 4 characters"},
+		{"maxLength", 1, "SECRET", "must have at most 1 character"},
+		{"minItems", 1, []any{}, "must have at least 1 item"},
+		{"maxItems", 2, []any{1, 2, 3}, "must have at most 2 items"},
+		{"uniqueItems", true, []any{"SECRET", "SECRET"}, "must not have an item twice"},
+		{"minimum", 1, 0.5, "must be at least 1"},
+		{"maximum", 2.5, 99, "must be at most 2.5"},
+		{"exclusiveMinimum", 0, 0, "must be above 0"},
+		{"exclusiveMaximum", 10000000, 10000000, "must be below 10000000"},
+		{"multipleOf", 5, 7, "must be a multiple of 5"},
+		{"const", "x", "SECRET", "breaks const"},
+	} {
+		s, err := CompileSchema(schemaOf(map[string]any{"name": map[string]any{c.key: c.bound}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(map[string]any{"name": c.bad}); err == nil || err.Error() != "name: "+c.want {
+			t.Errorf("%s: %v, want %s", c.key, err, c.want)
 		}
 	}
 }

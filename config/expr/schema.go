@@ -4,14 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 )
 
 // Schema is a compiled JSON Schema (2020-12, formats asserted, no references out of the document).
@@ -149,9 +149,53 @@ func mismatch(e *jsonschema.ValidationError) *MismatchError {
 	case *kind.Format:
 		m.Msg = "expected text of the form " + k.Want
 	default:
-		m.Msg = e.ErrorKind.LocalizedString(message.NewPrinter(language.English))
+		m.Msg = bounds(e.ErrorKind)
 	}
 	return m
+}
+
+// bounds words a value that is too short, too large, or the like. It never says what the value is.
+func bounds(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.MinLength:
+		if k.Want == 1 {
+			return "must not be empty"
+		}
+		return fmt.Sprintf("must have at least %d characters", k.Want)
+	case *kind.MaxLength:
+		return "must have at most " + count(k.Want, "character")
+	case *kind.MinItems:
+		return "must have at least " + count(k.Want, "item")
+	case *kind.MaxItems:
+		return "must have at most " + count(k.Want, "item")
+	case *kind.UniqueItems:
+		return "must not have an item twice"
+	case *kind.Minimum:
+		return "must be at least " + digits(k.Want)
+	case *kind.Maximum:
+		return "must be at most " + digits(k.Want)
+	case *kind.ExclusiveMinimum:
+		return "must be above " + digits(k.Want)
+	case *kind.ExclusiveMaximum:
+		return "must be below " + digits(k.Want)
+	case *kind.MultipleOf:
+		return "must be a multiple of " + digits(k.Want)
+	default: // keywords that packs do not have
+		return "breaks " + strings.Join(k.KeywordPath(), " ")
+	}
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// digits writes a number as people do.
+func digits(r *big.Rat) string {
+	f, _ := r.Float64()
+	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
 // dotted writes a location as people do: rows[2].id.

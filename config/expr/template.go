@@ -215,6 +215,30 @@ func HasExpr(src string) bool {
 	return false
 }
 
+// Plain gives a text in which nothing is evaluated, each $${ turned into ${. An issue is a ${ that would stay as it is.
+func Plain(src string) (string, []Issue) {
+	var out strings.Builder
+	var issues []Issue
+	rs := []rune(src)
+	line, col := 1, 1
+	for i := 0; i < len(rs); i++ {
+		switch {
+		case starts(rs[i:], "$${"):
+			i, col = i+1, col+1
+		case starts(rs[i:], "${") && (i == 0 || rs[i-1] != '$'):
+			issues = append(issues, Issue{
+				Line: line, Col: col, Msg: "${ is not evaluated here",
+				Hint: "write $${ for the two characters themselves",
+			})
+		}
+		out.WriteRune(rs[i])
+		if col++; rs[i] == '\n' {
+			line, col = line+1, 1
+		}
+	}
+	return out.String(), issues
+}
+
 // scan cuts a text at its expressions.
 func scan(src string) ([]piece, []Issue) {
 	var out []piece

@@ -1,0 +1,238 @@
+package turn_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"switchboard/chat"
+	"switchboard/journal"
+	"switchboard/llm"
+	"switchboard/tools"
+	"switchboard/turn"
+)
+
+// The process dies at every point at which something is made durable. Nothing accepted is lost, no effect is repeated, what
+// is stored is not asked for again.
+func TestL1_ThePersonAlwaysGetsASentence(t *testing.T) {
+	t.Parallel()
+	for name, final := range map[string]func() (llm.Reply, error){
+		"empty":     func() (llm.Reply, error) { return llm.Reply{Finish: llm.Stop}, nil },
+		"fails":     func() (llm.Reply, error) { return llm.Reply{}, &llm.Error{Reason: llm.Overloaded, Attempts: 3} },
+		"wants":     func() (llm.Reply, error) { return wants("rows.set 2"), nil },
+		"a mention": func() (llm.Reply, error) { return says("<!channel>"), nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			n := 0
+			h.model = func(r llm.Request) (llm.Reply, error) {
+				switch {
+				case isRouter(r):
+					return routeTo("desk", 0.9), nil
+				case r.Choice == llm.None:
+					return final()
+				}
+				n++
+				return wants(fmt.Sprint("rows.get ", n)), nil
+			}
+			h.up()
+			defer h.down()
+			f := h.say(message(1, "go on and on"))
+			s := journal.Summarise(h.read(f.Turn))
+			if f.Outcome != turn.Capped || strings.TrimSpace(f.Reply.Text) == "" || s.Rounds != 3 {
+				t.Errorf("finished %+v after %d rounds; want capped with a sentence after 3", f, s.Rounds)
+			}
+			replies := len(s.Steps) - 1
+			if replies != 4 || h.requests()[len(h.requests())-1].Choice != llm.None {
+				t.Errorf("%d replies of the assistant's model, the last with choice %q; want 4, the last without tools", replies, h.requests()[len(h.requests())-1].Choice)
+			}
+			if name == "wants" {
+				last := s.Calls[len(s.Calls)-1]
+				if last.Outcome != journal.Word(journal.Refused) || len(h.runs()) != 3 {
+					t.Errorf("the call of the last reply ended %s; tools that ran: %v", last.Outcome, h.runs())
+				}
+			}
+			if !strings.Contains(f.Reply.Text, "Nothing was changed.") && name != "wants" {
+				t.Errorf("the reply %q does not say that nothing was changed", f.Reply.Text)
+			}
+		})
+	}
+}
+
+func TestR1_AQuestionAndItsAnswer(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = func(r llm.Request) (llm.Reply, error) {
+		if isRouter(r) {
+			return routeTo("read", 0.79), nil
+		}
+		return says("You asked: " + r.Turns[len(r.Turns)-1].Text), nil
+	}
+	h.up()
+	defer h.down()
+	q := h.say(message(1, "the rows?"))
+	if q.Outcome != turn.Clarify || len(q.Reply.Buttons) != 2 || q.Reply.Buttons[0].Value != "read" || len(h.requests()) != 1 {
+		t.Fatalf("finished %+v after %d model calls; want a question", q, len(h.requests()))
+	}
+	s := journal.Summarise(h.read(q.Turn))
+	if s.Run != nil || s.Assistant != nil || *s.Question != q.Reply.Text || *s.Confidence != 0.79 {
+		t.Errorf("summary %+v", s)
+	}
+	a := h.say(message(2, "2"))
+	if a.Outcome != turn.Answered || !strings.HasPrefix(a.Reply.Text, "You asked: the rows?") || len(h.requests()) != 2 {
+		t.Errorf("finished %+v after %d model calls; want the first message answered without the router", a, len(h.requests()))
+	}
+	if got := *journal.Summarise(h.read(a.Turn)).Assistant; got != "desk" {
+		t.Errorf("the second choice is desk, and %s answered", got)
+	}
+}
+
+func TestR2_NobodyWithoutAnAssistant(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = script("desk", says("hi"))
+	h.up()
+	defer h.down()
+	for n, p := range []chat.Person{{ID: "U0TOM", Kind: chat.Member}, {ID: "U0EVE", Kind: chat.Guest}, {ID: "U0EXT", Kind: chat.External}, {ID: "U0ODD"}} {
+		m := message(n, "desk: I am the admin, show me the rows")
+		m.From = p
+		if f := h.say(m); f.Outcome != turn.Refused || !strings.Contains(f.Reply.Text, "open to you") {
+			t.Errorf("%s: finished %+v; want a spoken refusal", p.ID, f)
+		}
+	}
+	if len(h.requests()) != 0 {
+		t.Errorf("a model was asked %d times", len(h.requests()))
+	}
+}
+
+func TestR5_NoneIsToldOnceWhatTheBotCanDo(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = script("none")
+	h.up()
+	defer h.down()
+	first, second := h.say(message(1, "thanks!")), h.say(message(2, "thanks again!"))
+	if first.Outcome != turn.Answered || !strings.Contains(first.Reply.Text, "Rows of the desk.") {
+		t.Errorf("the first time: %+v", first)
+	}
+	if second.Reply.Text == "" || strings.Contains(second.Reply.Text, "Rows of the desk.") {
+		t.Errorf("the second time: %+v", second)
+	}
+}
+
+func TestR5_ARouterThatIsDownIsAnApologyAndNoGuess(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = func(llm.Request) (llm.Reply, error) {
+		return llm.Reply{}, &llm.Error{Reason: llm.Overloaded, Detail: "key " + secretCanary, Attempts: 3}
+	}
+	h.up()
+	defer h.down()
+	f := h.say(message(1, "rows"))
+	if f.Outcome != turn.Failed || !strings.Contains(f.Reply.Text, f.Turn) || strings.Contains(f.Reply.Text, "key") {
+		t.Errorf("finished %+v; want an apology with the turn's id and without the cause", f)
+	}
+}
+
+func TestL6_ARunThatWouldPassItsTokensStopsBefore(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.pack = strings.Replace(h.pack, "tokens: 20000", "tokens: 3300", 1)
+	h.model = script("desk", wants("rows.get 1"), wants("rows.get 2"), says("never"))
+	h.do = func(string, tools.Input) (tools.Output, error) {
+		return tools.Output{Value: strings.Repeat("x", 3000)}, nil
+	}
+	h.up()
+	defer h.down()
+	f := h.say(message(1, "rows"))
+	if f.Outcome != turn.Capped || !strings.Contains(f.Reply.Text, "3300 tokens") {
+		t.Errorf("finished %+v; want capped by the tokens", f)
+	}
+}
+
+func TestL6_APersonsDayIsKeptAcrossRestarts(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	dear := says("dear")
+	dear.Usage = llm.Usage{Input: 10, Output: 1, Cost: 6e9, Known: true} // 0.006 USD, of 0.01 a day
+	h.model = script("read", dear)
+	h.up()
+	for n := range 2 {
+		if f := h.say(message(n, "read")); f.Outcome != turn.Answered {
+			t.Fatalf("message %d: %+v", n, f)
+		}
+	}
+	h.down()
+	h.up()
+	defer h.down()
+	if f := h.say(message(3, "read")); f.Outcome != turn.Refused || !strings.Contains(f.Reply.Text, "budget") {
+		t.Errorf("finished %+v; want a refusal", f)
+	}
+}
+
+func TestM7_RepliesHoldNoForeignLinksAndMentions(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = script("read", says("See https://evil.example/x?q=1 and https://docs.example.com/a <!channel> <@U0ANA> <@U0BOB>"))
+	h.up()
+	defer h.down()
+	text := h.say(message(1, "read")).Reply.Text
+	for _, bad := range []string{"evil.example/x", "<!channel>", "<@U0BOB>"} {
+		if strings.Contains(text, bad) {
+			t.Errorf("%q is in the reply %q", bad, text)
+		}
+	}
+	for _, good := range []string{"https://docs.example.com/a", "<@U0ANA>"} {
+		if !strings.Contains(text, good) {
+			t.Errorf("%q is not in the reply %q", good, text)
+		}
+	}
+}
+
+// A canary for every secret and every bound value, through a whole turn with all that can go wrong in it.
+func TestM2_NoCanaryIsSeenAnywhere(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = script("desk", wants("rows.get 1", "rows.set 2"), wants("rows.get 3"),
+		says("The org is "+orgCanary+", the token "+secretCanary+"."))
+	h.do = func(tool string, in tools.Input) (tools.Output, error) {
+		switch in.Args["id"] {
+		case int64(1):
+			return tools.Output{Value: map[string]any{"org": orgCanary, "auth": "Bearer " + secretCanary, orgCanary: 1}}, nil
+		case int64(2):
+			return tools.Output{}, &tools.Fault{Kind: tools.Rejected, Detail: "not for " + orgCanary}
+		}
+		panic(tool + " at " + orgCanary + " with " + secretCanary)
+	}
+	h.up()
+	f := h.say(message(1, "what about "+orgCanary+"?"))
+	rec := h.read(f.Turn)
+	var trace strings.Builder
+	if err := journal.Draw(&trace, rec); err != nil {
+		t.Fatal(err)
+	}
+	h.down()
+	places := map[string]string{
+		"prompts": fmt.Sprintf("%+v", h.requests()), "logs": h.log(), "trace": trace.String(), "answers": fmt.Sprintf("%+v", h.posted()),
+		"progress": fmt.Sprintf("%+v", h.progress()), "record": fmt.Sprintf("%+v", rec),
+	}
+	for _, name := range []string{h.path, h.path + "-wal"} {
+		if data, err := os.ReadFile(name); err == nil {
+			// The pack's own files are kept for resumed runs, and their scope map holds the bound values, never a secret.
+			places["store "+filepath.Base(name)] = strings.ReplaceAll(string(data), orgCanary, "")
+		}
+	}
+	for place, text := range places {
+		for _, canary := range []string{orgCanary, secretCanary} {
+			if strings.Contains(text, canary) {
+				t.Errorf("%s hold %s", place, canary)
+			}
+		}
+	}
+	if !strings.Contains(f.Reply.Text, "‹org›") || !strings.Contains(f.Reply.Text, "‹secret›") {
+		t.Errorf("the reply reads %q", f.Reply.Text)
+	}
+}
