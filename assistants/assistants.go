@@ -7,6 +7,7 @@ package assistants
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -58,42 +59,49 @@ type Options struct {
 	Secrets []string // hidden everywhere beside those that the pack names
 }
 
-// Open builds the desk of a pack. Close it when no run uses it any more.
+// Open builds the desk of a pack: as a whole, or not at all. Close it when no run uses it any more.
 func Open(ctx context.Context, p *config.Pack, o Options) (*Desk, error) {
-	d := &Desk{Pack: p}
-	d.mask = journal.NewMask(scopeValues(p), append(p.Secrets(o.Env), o.Secrets...))
-	var err error
-	if d.index, err = docs.New(ctx, p.Docs); err != nil {
+	index, err := docs.New(ctx, p.Docs)
+	if err != nil {
 		return nil, fmt.Errorf("index the documents of pack %s: %w", p.Name, err)
 	}
+	d := &Desk{Pack: p, index: index, mask: journal.NewMask(scopeValues(p), append(p.Secrets(o.Env), o.Secrets...))}
+	if err := d.fill(o); err != nil {
+		return nil, errors.Join(err, index.Close())
+	}
+	return d, nil
+}
+
+// fill opens the models and tools, and puts the assistants together from them.
+func (d *Desk) fill(o Options) error {
 	askers := map[string]Asker{}
-	for _, m := range p.Models {
+	for _, m := range d.Pack.Models {
 		model, err := o.Model(m)
 		if err != nil {
-			return nil, fmt.Errorf("open model %s of pack %s: %w", m.Name, p.Name, err)
+			return fmt.Errorf("open model %s of pack %s: %w", m.Name, d.Pack.Name, err)
 		}
 		askers[m.Name] = Asker{model, m}
 	}
-	d.Router = askers[p.Router.Model]
+	d.Router = askers[d.Pack.Router.Model]
 	contracts := map[string]tools.Bound{}
-	for _, t := range p.Tools {
+	for _, t := range d.Pack.Tools {
 		if t.HTTP == nil { // a built-in tool works on what its assistant may see
 			continue
 		}
 		do, err := open(t, o)
 		if err != nil {
-			return nil, fmt.Errorf("open tool %s: %w", t.Name, err)
+			return fmt.Errorf("open tool %s: %w", t.Name, err)
 		}
 		contracts[t.Name] = tools.Bound{Contract: t, Do: do}
 	}
-	for _, a := range p.Assistants {
+	for _, a := range d.Pack.Assistants {
 		bound, err := d.bind(a, contracts, o)
 		if err != nil {
-			return nil, fmt.Errorf("open assistant %s: %w", a.Name, err)
+			return fmt.Errorf("open assistant %s: %w", a.Name, err)
 		}
-		d.assistants = append(d.assistants, &Assistant{a, askers[a.Model], guards.Output{Links: p.Links}, bound})
+		d.assistants = append(d.assistants, &Assistant{a, askers[a.Model], guards.Output{Links: d.Pack.Links}, bound})
 	}
-	return d, nil
+	return nil
 }
 
 // Close lets go of the documents' index.
