@@ -21,8 +21,8 @@ func (s *story) deliver(ctx context.Context) error {
 	post := Post{
 		Key: s.journal.Turn(), Turn: s.journal.Turn(), Thread: s.msg.Thread, Reply: reply, Outcome: s.rec.Outcome, Took: s.e.o.Now().Sub(s.rec.Began),
 	}
-	posted := false
-	if s.again {
+	posted := s.e.wasDelivered(s.key)
+	if s.again && !posted {
 		var err error
 		posted, err = s.e.o.Surface.Posted(ctx, s.msg.Thread, post.Key)
 		post.Repeated = errors.Is(err, ErrCannotTell)
@@ -34,6 +34,7 @@ func (s *story) deliver(ctx context.Context) error {
 		if err := s.e.o.Surface.Post(ctx, post); err != nil {
 			return fmt.Errorf("post the reply of turn %s: %w", s.journal.Turn(), err)
 		}
+		s.e.delivered(s.key)
 	}
 	s.rec.State = stateDone
 	err := s.commit(context.WithoutCancel(ctx), func(b *store.Batch) {

@@ -30,9 +30,9 @@ type Engine struct {
 	stop context.CancelCauseFunc
 	done sync.WaitGroup
 
-	mu       sync.Mutex
-	pinned   map[string]*assistants.Desk // versions that only older runs use
-	failures map[string]int              // by item key: failed tries of this process
+	mu      sync.Mutex
+	pinned  map[string]*assistants.Desk // versions that only older runs use
+	trouble map[string]trouble          // by message key, until its turn is over
 }
 
 // New makes an engine that works with the desk until another is swapped in.
@@ -43,7 +43,7 @@ func New(desk *assistants.Desk, o Options) *Engine {
 	if o.Lease == 0 {
 		o.Lease = defaultLease
 	}
-	e := &Engine{o: o, pinned: map[string]*assistants.Desk{}, failures: map[string]int{}}
+	e := &Engine{o: o, pinned: map[string]*assistants.Desk{}, trouble: map[string]trouble{}}
 	e.desk.Store(desk)
 	return e
 }
@@ -164,14 +164,12 @@ func (e *Engine) work(ctx context.Context) {
 			}
 			continue
 		}
-		if pause := e.serve(ctx, lease); pause > 0 {
-			_ = e.o.Wait(ctx, pause)
-		}
+		e.serve(ctx, lease)
 	}
 }
 
-// serve works off the oldest message of a leased thread and says how long to pause after a failure.
-func (e *Engine) serve(ctx context.Context, l store.Lease) time.Duration {
+// serve works off the oldest message of a leased thread, and gives the thread back.
+func (e *Engine) serve(ctx context.Context, l store.Lease) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var renewing sync.WaitGroup
@@ -180,27 +178,25 @@ func (e *Engine) serve(ctx context.Context, l store.Lease) time.Duration {
 	renewing.Go(func() { e.renew(ctx, l, cancel) })
 
 	items, err := e.o.Store.Items(ctx, l)
-	if err == nil && len(items) > 0 {
-		err = e.try(ctx, l, items[0])
-	}
-	if err == nil && len(items) > 0 {
-		e.forget(items[0].Key)
-		return 0 // the turn's last commit gave the thread back
-	}
-	if errors.Is(err, ErrOtherPack) {
-		return 0 // the lease is kept until it expires, so that the thread does not come back at once
-	}
-	if releaseErr := e.o.Store.Release(context.WithoutCancel(ctx), l); releaseErr != nil && !errors.Is(releaseErr, store.ErrStale) {
-		e.o.Log.Error().Err(releaseErr).Str("thread", l.Thread).Msg("give a thread back")
-	}
-	if err == nil || errors.Is(err, store.ErrStale) || ctx.Err() != nil {
-		return 0
-	}
-	if len(items) == 0 {
+	switch {
+	case err == nil && len(items) > 0:
+		if err = e.try(ctx, l, items[0]); err == nil {
+			e.forget(items[0].Key)
+			return // the turn's last commit gave the thread back
+		}
+		if errors.Is(err, ErrOtherPack) {
+			return // the lease is kept until it expires, so that the thread does not come back at once
+		}
+		if ctx.Err() == nil && !errors.Is(err, store.ErrStale) {
+			_ = e.o.Wait(ctx, e.pause(items[0].Key)) // the thread is kept meanwhile, or another worker would try at once
+		}
+	case err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrStale):
 		e.o.Log.Error().Err(err).Str("thread", l.Thread).Msg("read a thread's queue")
-		return time.Second
+		_ = e.o.Wait(ctx, time.Second)
 	}
-	return e.pause(items[0].Key)
+	if err := e.o.Store.Release(context.WithoutCancel(ctx), l); err != nil && !errors.Is(err, store.ErrStale) {
+		e.o.Log.Error().Err(err).Str("thread", l.Thread).Msg("give a thread back")
+	}
 }
 
 // renew keeps the lease while the turn is under way. A lease that is lost ends the turn here: another worker has it.
@@ -235,7 +231,7 @@ func (e *Engine) try(ctx context.Context, l store.Lease, it store.Item) (err err
 			err = fmt.Errorf("turn %s panicked: %v", q.Turn, p)
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrStale) {
-			e.failed(ctx, it.Key, q, err)
+			err = e.failed(ctx, l, it.Key, q, err)
 		}
 	}()
 	s, err := e.open(ctx, l, it.Key, q)
@@ -256,62 +252,6 @@ func (e *Engine) try(ctx context.Context, l store.Lease, it store.Item) (err err
 		}
 	}
 	return s.deliver(ctx)
-}
-
-// ErrOtherPack says that a message in the store was said to another bot. It stays there.
-var ErrOtherPack = errors.New("an unfinished message belongs to another pack")
-
-// notOurs tells of a message to another bot, once.
-func (e *Engine) notOurs(key string, q queued) error {
-	err := fmt.Errorf("%w: start %s with this store to finish turn %s, or set BOT_STORE to another one", ErrOtherPack, q.Pack, q.Turn)
-	e.mu.Lock()
-	e.failures[key]++
-	first := e.failures[key] == 1
-	e.mu.Unlock()
-	if first {
-		e.tell(Finished{Turn: q.Turn, Key: key, Err: err})
-	}
-	return err
-}
-
-// mostTries of one message by one process. Then the person is told, so that nobody waits for an answer that does not come.
-const mostTries = 3
-
-// failed counts a try that broke, and after the last one apologises. It is the way out when even the record cannot be
-// written: the message stays in the queue, and is tried again now and then, and by the next process.
-func (e *Engine) failed(ctx context.Context, key string, q queued, cause error) {
-	e.mu.Lock()
-	e.failures[key]++
-	n := e.failures[key]
-	e.mu.Unlock()
-	e.o.Log.Error().Err(cause).Str("turn", q.Turn).Int("try", n).Msg("turn failed")
-	if n != mostTries {
-		return
-	}
-	reply := chat.Reply{Text: brokenWords(q.Turn)}
-	if err := e.o.Surface.Post(ctx, Post{Key: q.Turn, Turn: q.Turn, Thread: q.Message.Thread, Reply: reply, Outcome: Failed}); err != nil {
-		e.o.Log.Error().Err(err).Str("turn", q.Turn).Msg("apologise")
-	}
-	e.tell(Finished{Turn: q.Turn, Key: key, Outcome: Failed, Reply: reply, Err: cause})
-}
-
-// pause is how long to wait before a thread whose message has failed is tried again.
-func (e *Engine) pause(key string) time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return min(250*time.Millisecond<<min(max(e.failures[key]-1, 0), 7), 30*time.Second)
-}
-
-func (e *Engine) forget(key string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.failures, key)
-}
-
-func (e *Engine) tell(f Finished) {
-	if e.o.Finished != nil {
-		e.o.Finished(f)
-	}
 }
 
 // keep stores the files of a version under its digest, for ever: a run names the version that it started with.

@@ -153,3 +153,58 @@ func TestD1_AMessageToAnotherBotStaysWhereItIs(t *testing.T) {
 		t.Errorf("its own bot says %+v in %d posts", f, len(h.posted()))
 	}
 }
+
+// A message whose turn breaks every time is apologised for once, with what it did, and the thread goes on.
+func TestD2_ABrokenMessageDoesNotHoldUpItsThread(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = func(r llm.Request) (llm.Reply, error) {
+		switch {
+		case isRouter(r):
+			return routeTo("desk", 0.9), nil
+		case r.Turns[len(r.Turns)-1].Text == "the next":
+			return says("Here."), nil
+		case rounds(r) == 0:
+			return wants("rows.set 1"), nil
+		}
+		panic("a reply that nobody can read")
+	}
+	h.up()
+	defer h.down()
+	h.accept(message(1, "the broken"))
+	h.accept(message(2, "the next"))
+	first, second := <-h.ended, <-h.ended
+	if first.Outcome != turn.Failed || first.Err == nil || !strings.Contains(first.Reply.Text, first.Turn) || !strings.HasSuffix(first.Reply.Text, "Done: rows.set(id=1).") {
+		t.Errorf("the broken one: %+v", first)
+	}
+	if second.Outcome != turn.Answered || len(h.posted()) != 2 || len(h.runs()) != 1 {
+		t.Errorf("the next one: %+v, after %d posts and the tools %v", second, len(h.posted()), h.runs())
+	}
+	if n, err := h.store.Waiting(t.Context()); err != nil || n != 0 {
+		t.Errorf("%d messages wait, %v", n, err)
+	}
+	if rec := h.read(first.Turn); rec.Ended == nil || rec.Ended.Outcome != turn.Failed || rec.Reply != first.Reply.Text {
+		t.Errorf("on record: %+v, %q", rec.Ended, rec.Reply)
+	}
+}
+
+// A reply that is out is not said again because its record cannot be written at once.
+func TestD3_AReplyThatIsOutIsNotRepeatedByTheSameProcess(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = script("read", says("Here."))
+	h.postErr = func(turn.Post) error {
+		h.allowed.Store(0) // from here on nothing can be recorded
+		return nil
+	}
+	h.up()
+	id := h.accept(message(1, "read"))
+	if f := <-h.ended; f.Err == nil || len(h.posted()) != 1 {
+		t.Errorf("finished %+v after %d posts; want one", f, len(h.posted()))
+	}
+	h.allowed.Store(-1)
+	if f := <-h.ended; f.Outcome != turn.Answered || len(h.posted()) != 1 || h.read(id).Ended == nil {
+		t.Errorf("once it can be recorded: %+v after %d posts", f, len(h.posted()))
+	}
+	h.down()
+}

@@ -96,7 +96,7 @@ func accountWords(calls []journal.Call) string {
 		return intro + strings.Join(out, "; ") + ". "
 	}
 	text := list("Done: ", journal.OK) +
-		list("Not known whether it took effect, so a person has to look: ", journal.Unknown) +
+		list("Not known whether it took effect, so a person has to look: ", journal.Unknown, "") +
 		list("Not done: ", journal.Failed, journal.Denied, journal.Refused, journal.NotRun, journal.Waiting)
 	if text == "" {
 		return "Nothing was changed."
