@@ -14,20 +14,28 @@ type Asked struct {
 	Tool    *config.Tool
 	Args    map[string]any // without why, expects and bound values
 	Actor   chat.Person
-	Groups  []string // names of the pack's people that the actor belongs to
 	Channel chat.Channel
 	Scope   map[string]string
 	Now     time.Time
+
+	groups []string // of the version that is asked
 }
 
 // Policy is the guard that reads the pack's rules. The strictest of all rules that match wins, over every version given:
 // the one that the run is pinned to and the one that is active now (rule D5). A rule that cannot be evaluated matches.
-type Policy []config.Policy
+type Policy []Version
+
+// Version is the rules of one version of a pack, with the people that it knows the actor as.
+type Version struct {
+	Rules  config.Policy
+	Groups []string // names of the pack's people that the actor belongs to
+}
 
 // Judge says whether the call is allowed.
 func (p Policy) Judge(a Asked) Verdict {
 	for _, version := range p {
-		if v := judge(version, a); v.Say != Allow {
+		a.groups = version.Groups
+		if v := judge(version.Rules, a); v.Say != Allow {
 			return v
 		}
 	}
@@ -90,8 +98,8 @@ func reason(r config.Rule, a Asked, broken error) string {
 }
 
 func (a Asked) vars() map[string]any {
-	groups := make([]any, len(a.Groups))
-	for i, g := range a.Groups {
+	groups := make([]any, len(a.groups))
+	for i, g := range a.groups {
 		groups[i] = g
 	}
 	scope := make(map[string]any, len(a.Scope))

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"switchboard/config"
 )
 
 // Mask hides values that nobody may see: values bound by the runtime become ‹org›, secrets become ‹secret›. A value is
@@ -98,3 +100,41 @@ func digits(a, b rune) bool { return unicode.IsDigit(a) && unicode.IsDigit(b) }
 
 func first(s string) rune { r, _ := utf8.DecodeRuneInString(s); return r }
 func last(s string) rune  { r, _ := utf8.DecodeLastRuneInString(s); return r }
+
+// JSON hides the values in a JSON text, and leaves it one: a number that is hidden becomes a string. What is no JSON is
+// taken as text.
+func (m Mask) JSON(raw string) string {
+	if m.Text(raw) == raw { // by far the most
+		return raw
+	}
+	v, err := config.DecodeJSON([]byte(raw))
+	if err != nil {
+		return m.Text(raw)
+	}
+	return string(config.Canonical(m.Value(v)))
+}
+
+// Value hides the values in a decoded JSON value: in strings, in keys, and where a number is one of them.
+func (m Mask) Value(v any) any {
+	switch v := v.(type) {
+	case string:
+		return m.Text(v)
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = m.Value(v[i])
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k := range v {
+			out[m.Text(k)] = m.Value(v[k])
+		}
+		return out
+	case int64, float64:
+		if text := string(config.Canonical(v)); m.Text(text) != text {
+			return m.Text(text)
+		}
+	}
+	return v
+}

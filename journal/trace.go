@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -65,8 +66,8 @@ func (d *drawing) step(at time.Time, id string, s Step) {
 
 func (d *drawing) call(id string, c Call) {
 	d.line("%s %s %d  %s", clock(c.At), id, c.Seq, Spell(c))
-	d.line("                   why      %s", or(c.Why, "(not said)"))
-	d.line("                   expects  %s", or(c.Expects, "(not said)"))
+	d.line("                   why      %s", or(clip(c.Why, 300), "(not said)"))
+	d.line("                   expects  %s", or(clip(c.Expects, 300), "(not said)"))
 	d.line("                   -> %s", Ending(c))
 }
 
@@ -172,9 +173,17 @@ func short(digest string) string {
 	return d[:min(len(d), 12)]
 }
 
+// visible turns what would steer a terminal into a space.
+func visible(r rune) rune {
+	if unicode.IsControl(r) {
+		return ' '
+	}
+	return r
+}
+
 // clip cuts s to n characters and says so.
 func clip(s string, n int) string {
-	s = strings.ToValidUTF8(s, "�")
+	s = strings.Map(visible, strings.ToValidUTF8(s, "�"))
 	if utf8.RuneCountInString(s) <= n {
 		return s
 	}

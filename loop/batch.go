@@ -27,6 +27,11 @@ func calls(ctx context.Context, d Deps, first At, list []llm.ToolCall, offered b
 		g.SetLimit(sideBySide)
 		for i := from; i < to; i++ {
 			g.Go(func() (err error) {
+				defer func() {
+					if p := recover(); p != nil { // in a goroutine of its own it would end the process
+						err = fmt.Errorf("call %s panicked: %v", list[i].Name, p)
+					}
+				}()
 				answers[i], err = d.Call(ctx, At{first.Round, first.Seq + i}, list[i], offered)
 				return err
 			})

@@ -166,7 +166,7 @@ func (b *bench) open(id string) *tools.Dispatcher {
 	return tools.NewDispatcher(tools.Options{
 		Tools: bound, Calls: b.calls, Past: past.Calls, Read: b.pack.Tool(tools.ResultRead), Results: b.store, Rates: &tools.Rates{}, Now: b.now,
 		Asked:  guards.Asked{Actor: chat.Person{ID: "U0ANA"}, Scope: map[string]string{"org": "org_7canary"}},
-		Policy: guards.Policy{b.pack.Policy},
+		Policy: guards.Policy{{Rules: b.pack.Policy}},
 		Wait: func(_ context.Context, d time.Duration) error {
 			b.waits = append(b.waits, d)
 			return nil

@@ -67,13 +67,25 @@ func NewDispatcher(o Options) *Dispatcher {
 	_, d.cut = d.tools[ResultRead] // a pack may offer it from the start
 	read, _ := Builtin(ResultRead, Deps{Results: d.result})
 	d.tools[ResultRead] = Bound{Contract: o.Read, Do: read}
-	for _, c := range o.Past {
+	for _, c := range slices.SortedFunc(slices.Values(o.Past), byEnd) {
 		d.past[c.Seq] = c
 		if c.Settled != nil {
 			d.note(c)
 		}
 	}
 	return d
+}
+
+// byEnd orders calls as they must have ended: an answer from the record comes after the call that it repeats, although that
+// may have the higher number.
+func byEnd(a, b journal.Call) int {
+	at := func(c journal.Call) int {
+		if c.Settled != nil && c.Settled.From != nil {
+			return max(2*c.Seq, 2**c.Settled.From+1)
+		}
+		return 2 * c.Seq
+	}
+	return at(a) - at(b)
 }
 
 // Offered lists what the model may ask for, by name. result.read is among them once a result was too long to show.
@@ -85,7 +97,7 @@ func (d *Dispatcher) Offered() []llm.Tool {
 		if name == ResultRead && !d.cut {
 			continue
 		}
-		list = append(list, llm.Tool{Name: name, About: b.Contract.About, Schema: b.Contract.Shown})
+		list = append(list, llm.Tool{Name: name, About: d.mask(b.Contract.About), Schema: []byte(d.o.Record.Mask().JSON(string(b.Contract.Shown)))})
 	}
 	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
 	return list
@@ -243,6 +255,12 @@ func (d *Dispatcher) note(c journal.Call) {
 	if b, ok := d.tools[c.Tool]; ok {
 		p.Fresh, p.Repeatable = b.Contract.Fresh, b.Contract.Repeatable
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.past[c.Seq] = c
+	if c.Settled.Bytes > shown {
+		d.cut = true
+	}
 	switch c.Settled.Outcome {
 	case journal.OK:
 		p.Ended = guards.Well
@@ -255,13 +273,7 @@ func (d *Dispatcher) note(c journal.Call) {
 	default:
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.repeat.Note(p)
-	if c.Settled.Bytes > shown {
-		d.cut = true
-	}
-	d.past[c.Seq] = c
 }
 
 func (d *Dispatcher) prior(seq int) (journal.Call, bool) {

@@ -59,8 +59,13 @@ func pause(attempt int, asked time.Duration) time.Duration {
 }
 
 // attempt runs the tool once, within its rate and its time, and turns whatever goes wrong into a Fault.
+//
+// A process that stops lets an attempt end that has begun, within its own timeout; only the run's time cuts it short. An
+// effect would otherwise be in doubt at every restart.
 func (d *Dispatcher) attempt(ctx context.Context, w wish) (out Output, fault *Fault) {
 	t := w.bound.Contract
+	ctx, cancelRun := untilDeadline(ctx)
+	defer cancelRun()
 	if err := d.o.Rates.wait(ctx, t, t.Timeout); err != nil {
 		return Output{}, &Fault{Kind: RateLimited, Detail: fmt.Sprintf("%s is being called too often; try later", t.Name), Err: err}
 	}
@@ -86,6 +91,15 @@ func (d *Dispatcher) attempt(ctx context.Context, w wish) (out Output, fault *Fa
 		return Output{}, &Fault{Kind: Timeout, Detail: fmt.Sprintf("no answer within %s", t.Timeout), Maybe: true, Transient: ctx.Err() == nil, Err: err}
 	}
 	return Output{}, &Fault{Kind: Internal, Detail: "the tool failed", Maybe: true, Err: err}
+}
+
+// untilDeadline keeps the deadline of ctx, and nothing else that could end it.
+func untilDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	at, ok := ctx.Deadline()
+	if !ok {
+		return context.WithoutCancel(ctx), func() {}
+	}
+	return context.WithDeadlineCause(context.WithoutCancel(ctx), at, errors.New("the run's time is over"))
 }
 
 // ending is how a call ended, before it is written.
@@ -152,13 +166,14 @@ func (d *Dispatcher) unknown(w wish, why string) ending {
 }
 
 func (d *Dispatcher) ok(w wish, value any, out Output) ending {
-	text := d.mask(string(config.Canonical(value)))
+	value = d.o.Record.Mask().Value(value)
+	text := string(config.Canonical(value))
 	s := journal.Settled{Seq: w.call.Seq, Outcome: journal.OK, Bytes: len(text)}
 	if len(text) <= shown && !out.Cut {
 		return ending{s, journal.Told{Outcome: journal.OK, Result: json.RawMessage(text)}, "", ""}
 	}
 	if str, isText := value.(string); isText { // a text is read on as it is, not as JSON
-		text = d.mask(str)
+		text = str
 	}
 	s.Bytes = max(len(text), shown+1)
 	head := clip(text, shown)

@@ -48,8 +48,8 @@ func (r *request) broken(ctx context.Context, err error, sent bool) error {
 	return f
 }
 
-// changes says whether a request of this method may change something.
-func (r *request) changes() bool { return r.tool.HTTP.Method != http.MethodGet }
+// changes says whether the request may change something, by the contract and not by its method.
+func (r *request) changes() bool { return r.tool.Effect != config.NoEffect }
 
 // refused turns any status but 2xx into a fault.
 func (r *request) refused(resp *http.Response, in Input) *Fault {

@@ -62,9 +62,14 @@ func environ(base string) config.Environ {
 }
 
 func contract(method, path string) *config.Tool {
+	effect := config.Write
+	if method == http.MethodGet {
+		effect = config.NoEffect
+	}
 	return &config.Tool{
-		Name: "test.tool", Effect: config.NoEffect,
-		HTTP: &config.HTTP{Method: method, Path: path, Base: config.Ref{Env: "BASE"}},
+		Effect: effect,
+		Name:   "test.tool",
+		HTTP:   &config.HTTP{Method: method, Path: path, Base: config.Ref{Env: "BASE"}},
 	}
 }
 

@@ -36,12 +36,18 @@ func (d *Dispatcher) understand(round, seq int, c llm.ToolCall) wish {
 	if obj == nil {
 		w.call.Raw = clip(d.mask(c.Args), maxRaw)
 	} else {
-		w.written = digest(c.Name, string(config.Canonical(obj)))
 		w.call.Why, w.call.Expects = d.mask(word(obj, whyArg)), d.mask(word(obj, expectsArg))
 	}
 	args := without(obj, whyArg, expectsArg)
+	switch {
+	case obj == nil:
+	case strings.TrimSpace(w.call.Why) == "" || strings.TrimSpace(w.call.Expects) == "": // they are what is wrong
+		w.written = digest("written", c.Name, string(config.Canonical(obj)))
+	default:
+		w.written = digest("written", c.Name, string(config.Canonical(args)))
+	}
 	if obj != nil {
-		w.call.Args = []byte(d.mask(string(config.Canonical(args))))
+		w.call.Args = []byte(d.o.Record.Mask().JSON(string(config.Canonical(args))))
 	}
 
 	bound, known := d.tools[c.Name]

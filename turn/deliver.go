@@ -40,8 +40,8 @@ func (s *story) deliver(ctx context.Context) error {
 	err := s.commit(context.WithoutCancel(ctx), func(b *store.Batch) {
 		s.journal.Event(b, journal.KindEnded, journal.Ended{Outcome: s.rec.Outcome, MS: s.e.o.Now().Sub(s.rec.Began).Milliseconds()})
 		s.closeThread(b, s.reply)
-		if s.spent.Cost > 0 {
-			b.Adds = append(b.Adds, store.Add{Key: s.spendKey(), Delta: int64(s.spent.Cost), Until: s.rec.Began.Add(48 * time.Hour)})
+		if s.cost > 0 {
+			b.Adds = append(b.Adds, store.Add{Key: s.spendKey(), Delta: int64(s.cost), Until: s.rec.Began.Add(48 * time.Hour)})
 		}
 		s.finish(b)
 	})

@@ -127,7 +127,9 @@ type queued struct {
 // Accept stores a message and returns the id of its turn; only then may the surface acknowledge it (rule D1). fresh is
 // false, and there is no id, for a message that was accepted before.
 func (e *Engine) Accept(ctx context.Context, m chat.Message) (turn string, fresh bool, err error) {
-	q := queued{turnID(m.Key, e.o.Now()), e.desk.Load().Pack.Name, m}
+	desk := e.desk.Load()
+	m.Text = desk.Mask().Text(m.Text)
+	q := queued{turnID(m.Key, e.o.Now()), desk.Pack.Name, m}
 	body, err := json.Marshal(q)
 	if err != nil {
 		return "", false, fmt.Errorf("accept message %s: %w", m.Key, err)
@@ -185,10 +187,16 @@ func (e *Engine) serve(ctx context.Context, l store.Lease) {
 			return // the turn's last commit gave the thread back
 		}
 		if errors.Is(err, ErrOtherPack) {
+			e.othersToo(items[1:])
 			return // the lease is kept until it expires, so that the thread does not come back at once
 		}
 		if ctx.Err() == nil && !errors.Is(err, store.ErrStale) {
-			_ = e.o.Wait(ctx, e.pause(items[0].Key)) // the thread is kept meanwhile, or another worker would try at once
+			// The lease runs on for the pause, so that nobody tries at once, and no worker has to wait for it.
+			cancel(nil)
+			renewing.Wait()
+			if err = e.o.Store.Renew(context.WithoutCancel(ctx), l, e.pause(items[0].Key)); err == nil {
+				return
+			}
 		}
 	case err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrStale):
 		e.o.Log.Error().Err(err).Str("thread", l.Thread).Msg("read a thread's queue")
@@ -225,17 +233,17 @@ func (e *Engine) try(ctx context.Context, l store.Lease, it store.Item) (err err
 	if q.Pack != e.desk.Load().Pack.Name {
 		return e.notOurs(it.Key, q)
 	}
+	var s *story
 	defer func() {
 		if p := recover(); p != nil {
 			e.o.Log.Debug().Str("turn", q.Turn).Bytes("stack", debug.Stack()).Msg("where the turn panicked")
 			err = fmt.Errorf("turn %s panicked: %v", q.Turn, p)
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrStale) {
-			err = e.failed(ctx, l, it.Key, q, err)
+			err = e.failed(ctx, broken{l, it.Key, q, s != nil && s.again}, err)
 		}
 	}()
-	s, err := e.open(ctx, l, it.Key, q)
-	if err != nil {
+	if s, err = e.open(ctx, l, it.Key, q); err != nil {
 		return err
 	}
 	if s.rec.State == stateDone {

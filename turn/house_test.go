@@ -104,6 +104,7 @@ type house struct {
 	posts   []turn.Post
 	shown   []turn.Progress
 	postErr func(turn.Post) error
+	wait    func(context.Context) error // what every tool does first
 	logged  strings.Builder
 }
 
@@ -139,11 +140,16 @@ type played struct {
 	name string
 }
 
-func (p played) Run(_ context.Context, in tools.Input) (tools.Output, error) {
+func (p played) Run(ctx context.Context, in tools.Input) (tools.Output, error) {
 	p.h.mu.Lock()
 	p.h.ran = append(p.h.ran, fmt.Sprint(p.name, " ", in.Args["id"]))
-	do := p.h.do
+	do, wait := p.h.do, p.h.wait
 	p.h.mu.Unlock()
+	if wait != nil {
+		if err := wait(ctx); err != nil {
+			return tools.Output{}, err
+		}
+	}
 	return do(p.name, in)
 }
 

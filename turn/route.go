@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"switchboard/assistants"
@@ -102,15 +103,19 @@ func (s *story) clarify(ctx context.Context, r journal.Routed, d router.Decision
 	for _, name := range d.Likely {
 		s.rec.Buttons = append(s.rec.Buttons, chat.Button{Label: name, Value: name})
 	}
-	return s.answer(ctx, r, Clarify, s.clean(d.Question, nil))
+	question := s.clean(d.Question, nil)
+	if question == "" { // the model's own was nothing that can be shown
+		question = "Which of these is it about: " + strings.Join(d.Likely, ", ") + "?"
+	}
+	return s.answer(ctx, r, Clarify, question)
 }
 
 // answer is the runtime's own answer, without an assistant.
 func (s *story) answer(ctx context.Context, r journal.Routed, outcome, text string) error {
-	s.rec.State, s.rec.Outcome, s.reply = stateDelivering, outcome, text
+	s.rec.State, s.rec.Outcome, s.reply = stateDelivering, outcome, s.clean(text, nil)
 	return s.commit(ctx, func(b *store.Batch) {
 		s.begin(b, r)
-		s.journal.Reply(b, text)
+		s.journal.Reply(b, s.reply)
 	})
 }
 

@@ -20,7 +20,11 @@ import (
 func (s *story) run(ctx context.Context) error {
 	a := s.desk.Assistant(s.rec.Assistant)
 	if a == nil || !slices.ContainsFunc(s.mayUse(), named(s.rec.Assistant)) {
-		return s.conclude(ctx, Refused, nobodyWords)
+		return s.breakOff(ctx, Refused, nobodyWords)
+	}
+	if slices.ContainsFunc(s.past.Calls, func(c journal.Call) bool { return c.Round >= len(s.past.Rounds) }) {
+		// The retention took what the model had said, so nobody knows any more what these calls were for.
+		return s.breakOff(ctx, Failed, "I could not finish this: it was interrupted, and what I had in mind is no longer kept. ("+journal.RunID(s.journal.Turn())+")")
 	}
 	door := s.door(ctx, a)
 	timed, cancel := context.WithTimeoutCause(ctx, a.Limits.Time, fmt.Errorf("the %s that an answer may take were over", a.Limits.Time))
@@ -43,6 +47,26 @@ func (s *story) run(ctx context.Context) error {
 	return s.conclude(ctx, outcome, text)
 }
 
+// breakOff ends a run that may not go on. What it did before stays said, and an effect that was under way is in doubt.
+func (s *story) breakOff(ctx context.Context, outcome, text string) error {
+	calls := slices.Clone(s.past.Calls)
+	for i, c := range calls {
+		if c.Settled != nil || !c.Changes() {
+			continue
+		}
+		c.Settled = &journal.Settled{Seq: c.Seq, Outcome: journal.Unknown}
+		c.Answer = journal.Answer{Text: journal.Told{Outcome: journal.Unknown}.Encode(), Reason: "the run was broken off while this was under way"}
+		if err := s.journal.Settle(ctx, c, ""); err != nil {
+			return err
+		}
+		calls[i] = c
+	}
+	if slices.ContainsFunc(calls, journal.Call.Changes) {
+		text += "\n\n" + accountWords(calls)
+	}
+	return s.conclude(ctx, outcome, s.clean(text, nil))
+}
+
 // conclude makes the final text durable, before anybody sees it.
 func (s *story) conclude(ctx context.Context, outcome, text string) error {
 	s.rec.State, s.rec.Outcome, s.reply = stateDelivering, outcome, text
@@ -54,11 +78,12 @@ func (s *story) door(ctx context.Context, a *assistants.Assistant) *tools.Dispat
 	pack := s.desk.Pack
 	scope := pack.ScopeOf(s.msg.Channel.ID, s.msg.From.ID)
 	show := func(c journal.Call) {
+		c.Why, c.Expects, c.Reason = s.clean(c.Why, a), s.clean(c.Expects, a), s.clean(c.Reason, a)
 		s.e.o.Surface.Show(ctx, Progress{Thread: s.msg.Thread, Turn: s.journal.Turn(), Assistant: a.Name, Call: &c})
 	}
 	return tools.NewDispatcher(tools.Options{
 		Tools:  a.Tools(scope),
-		Asked:  guards.Asked{Actor: s.msg.From, Groups: pack.Groups(s.msg.From), Channel: s.msg.Channel, Scope: scope},
+		Asked:  guards.Asked{Actor: s.msg.From, Channel: s.msg.Channel, Scope: scope},
 		Policy: s.policy(), Calls: a.Limits.Calls, Record: s.journal, Past: s.past.Calls, Read: pack.Tool(tools.ResultRead), Results: s.e.o.Store,
 		Rates: &s.e.rates, Now: s.e.o.Now, Wait: s.e.o.Wait, Log: s.e.o.Log, Watch: show,
 	})
@@ -204,5 +229,5 @@ func (s *story) clean(text string, a *assistants.Assistant) string {
 	if len(removed) > 0 {
 		s.e.o.Log.Warn().Str("turn", s.journal.Turn()).Int("removed", len(removed)).Msg("took links or mentions out of a reply")
 	}
-	return strings.TrimSpace(cleaned)
+	return strings.TrimSpace(s.journal.Mask().Text(cleaned)) // what the filter has laid bare must not slip through
 }

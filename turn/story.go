@@ -28,14 +28,14 @@ type story struct {
 	journal  *journal.Recorder
 	past     journal.Turn // what is on record from an earlier try
 
-	reply   string           // the final text, once there is one
-	again   bool             // an earlier try may have delivered it
-	picked  bool             // the message only answers the open question
-	unheard bool             // offline, and not in the script: to the thread it was never said
-	desk    *assistants.Desk // the version that the turn is pinned to
-	active  *assistants.Desk // the version that decides with it who may do what
-	steps   int              // model calls of this turn so far
-	spent   llm.Usage
+	reply  string           // the final text, once there is one
+	again  bool             // an earlier try may have delivered it
+	picked bool             // the message only answers the open question
+	desk   *assistants.Desk // the version that the turn is pinned to
+	active *assistants.Desk // the version that decides with it who may do what
+	steps  int              // model calls of this turn so far
+	spent  llm.Usage        // against the limits of the run; an estimate where the server gives no figures
+	cost   llm.USD          // what it really cost
 }
 
 // state is how far a turn has got.
@@ -57,7 +57,8 @@ type record struct {
 	Outcome   string        `json:"outcome,omitempty"`
 	Question  *question     `json:"question,omitempty"` // what the thread waits for, once this turn is delivered
 	Buttons   []chat.Button `json:"buttons,omitempty"`
-	Listed    bool          `json:"listed,omitempty"` // this reply says what the bot can do
+	Listed    bool          `json:"listed,omitempty"`  // this reply says what the bot can do
+	Unheard   bool          `json:"unheard,omitempty"` // offline, and not in the script: to the thread it was never said
 	Began     time.Time     `json:"began"`
 }
 
@@ -87,6 +88,7 @@ func (e *Engine) open(ctx context.Context, l store.Lease, key string, q queued) 
 			return nil, err
 		}
 		s.steps, s.spent = len(s.past.Steps), s.past.Usage()
+		s.cost = s.spent.Cost
 		s.reply, s.again = s.past.Reply, s.rec.State == stateDelivering
 		s.picked = s.past.Routed != nil && s.past.Routed.Kind == kindPicked
 	}
@@ -126,7 +128,7 @@ func (s *story) ask(ctx context.Context, a assistants.Asker, role string, req ll
 	step := journal.Step{Role: role, Model: a.Spec.Provider + "/" + a.Spec.ID, MS: s.e.o.Now().Sub(started).Milliseconds(), Attempts: reply.Attempts}
 	usage := reply.Usage
 	if noScript(err) { // nothing was asked: the person left the script, and may come back to where it stands
-		s.unheard = true
+		s.rec.Unheard = true
 		return llm.Reply{}, err
 	}
 	if err != nil {
@@ -141,6 +143,11 @@ func (s *story) ask(ctx context.Context, a assistants.Asker, role string, req ll
 	step.Input, step.Cached, step.Output, step.Cost = usage.Input, usage.Cached, usage.Output, usage.Cost
 	s.journal.Step(step)
 	s.steps++
+	s.cost += usage.Cost
+	if !usage.Known { // a server that gives no figures is not a free one
+		reserve := guards.Reserve(req, a.Spec.Output, llm.PriceOf(a.Spec.Price))
+		usage.Input, usage.Output, usage.Cost = max(usage.Input, reserve.Input), max(usage.Output, reserve.Output), max(usage.Cost, reserve.Cost)
+	}
 	s.spent = s.spent.Add(usage)
 	if err != nil {
 		return llm.Reply{}, err
@@ -148,16 +155,20 @@ func (s *story) ask(ctx context.Context, a assistants.Asker, role string, req ll
 	mask := s.journal.Mask()
 	reply.Text = mask.Text(reply.Text)
 	for i := range reply.Calls {
-		reply.Calls[i].Args = mask.Text(reply.Calls[i].Args)
+		c := &reply.Calls[i]
+		c.ID, c.Name, c.Args = mask.Text(c.ID), mask.Text(c.Name), mask.JSON(c.Args)
 	}
 	return reply, nil
 }
 
 // policy is the rules of the pinned and of the active version: the stricter wins.
 func (s *story) policy() guards.Policy {
-	p := guards.Policy{s.desk.Pack.Policy}
-	if s.active != s.desk {
-		p = append(p, s.active.Pack.Policy)
+	var p guards.Policy
+	for _, d := range []*assistants.Desk{s.desk, s.active} {
+		p = append(p, guards.Version{Rules: d.Pack.Policy, Groups: d.Pack.Groups(s.msg.From)})
+		if s.active == s.desk {
+			break
+		}
 	}
 	return p
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"switchboard/llm"
 	"switchboard/store"
@@ -31,15 +32,17 @@ type question struct {
 
 // words is what was said in a thread.
 type words struct {
-	First   string `json:"first"`
-	Unclear string `json:"unclear,omitempty"` // the message that the open question is about
-	Said    []said `json:"said,omitempty"`
-	Left    int    `json:"left,omitempty"` // how many are left out before Said
+	First   string    `json:"first"`
+	FirstAt time.Time `json:"first_at"`
+	Unclear string    `json:"unclear,omitempty"` // the message that the open question is about
+	Said    []said    `json:"said,omitempty"`
+	Left    int       `json:"left,omitempty"` // how many are left out before Said
 }
 
 type said struct {
-	Bot  bool   `json:"bot,omitempty"`
-	Text string `json:"text"`
+	At   time.Time `json:"at"`
+	Bot  bool      `json:"bot,omitempty"`
+	Text string    `json:"text"`
 }
 
 // How much of a thread a model sees: the newest of it.
@@ -70,10 +73,29 @@ func (s *story) readThread(ctx context.Context) error {
 	if data == nil {
 		return nil // retention took them
 	}
-	if err := json.Unmarshal(data, &s.thread.words); err != nil {
+	w := &s.thread.words
+	if err := json.Unmarshal(data, w); err != nil {
 		return fmt.Errorf("read the words of thread %s: %w", s.threadID, err)
 	}
+	// Each word goes with its own retention, however long people talk on; and what has been bound since is hidden by now.
+	w.forget(s.e.o.Now().Add(-s.desk.Pack.Retention))
+	mask := s.desk.Mask()
+	w.First, w.Unclear = mask.Text(w.First), mask.Text(w.Unclear)
+	for i := range w.Said {
+		w.Said[i].Text = mask.Text(w.Said[i].Text)
+	}
 	return nil
+}
+
+// forget drops what was said before a time.
+func (w *words) forget(before time.Time) {
+	for len(w.Said) > 0 && w.Said[0].At.Before(before) {
+		w.Said = w.Said[1:]
+		w.Left++
+	}
+	if w.FirstAt.Before(before) {
+		w.First = ""
+	}
 }
 
 // first is the thread's first message; text is the present one, in case there was none before.
@@ -117,17 +139,19 @@ func (w *words) say(lines ...said) {
 
 // closeThread brings the thread to its state after the turn.
 func (s *story) closeThread(b *store.Batch, reply string) {
-	if s.unheard {
+	if s.rec.Unheard {
 		return
 	}
 	t := s.thread
 	if t.words.First == "" {
-		t.words.First = s.text
+		t.words.First, t.words.FirstAt = s.text, s.rec.Began
 	}
-	t.words.say(said{Text: s.text}, said{Bot: true, Text: reply})
+	t.words.say(said{At: s.rec.Began, Text: s.text}, said{At: s.rec.Began, Bot: true, Text: reply})
 	t.Replies += s.steps
 	t.Listed = t.Listed || s.rec.Listed
-	t.Open, t.words.Unclear = s.rec.Question, ""
+	if s.rec.Question != nil || t.Open == nil || t.Open.By == s.msg.From.ID { // nobody else can make a question void
+		t.Open, t.words.Unclear = s.rec.Question, ""
+	}
 	switch {
 	case s.rec.Question != nil:
 		t.Asked++

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +17,14 @@ import (
 type trouble struct {
 	tries     int
 	delivered bool // the reply is out; only its record is missing
+}
+
+// broken is a try that did not go through. replied: the turn has its final text.
+type broken struct {
+	lease   store.Lease
+	key     string
+	queued  queued
+	replied bool
 }
 
 // mostTries of one message by one process. Then the person is told, and the thread goes on without it.
@@ -33,23 +42,36 @@ func (e *Engine) notOurs(key string, q queued) error {
 	return err
 }
 
-// failed counts a try that broke. After the last one the turn is given up, unless its reply is out already: then only its
-// record is tried again. The error is nil where the turn is over.
-func (e *Engine) failed(ctx context.Context, l store.Lease, key string, q queued, cause error) error {
+// othersToo tells of the messages behind one that is not ours.
+func (e *Engine) othersToo(items []store.Item) {
+	for _, it := range items {
+		var q queued
+		if json.Unmarshal(it.Body, &q) == nil && q.Pack != e.desk.Load().Pack.Name {
+			_ = e.notOurs(it.Key, q) // it is told of; the error is for a try
+		}
+	}
+}
+
+// failed counts a try that broke. After the last one the turn is given up, unless it has its reply: then that, or only its
+// record, is tried until it goes through. The error is nil where the turn is over.
+func (e *Engine) failed(ctx context.Context, b broken, cause error) error {
+	key, q := b.key, b.queued
 	n := e.count(key)
-	e.o.Log.Error().Err(cause).Str("turn", q.Turn).Int("try", n).Msg("turn failed")
-	if n == mostTries && e.wasDelivered(key) {
+	e.o.Log.Error().Str("error", e.desk.Load().Mask().Text(cause.Error())).Str("turn", q.Turn).Int("try", n).Msg("turn failed")
+	replied := b.replied || e.wasDelivered(key)
+	if n == mostTries && replied {
 		e.tell(Finished{Turn: q.Turn, Key: key, Outcome: Failed, Err: cause})
 	}
-	if n < mostTries || e.wasDelivered(key) {
+	if n < mostTries || replied {
 		return cause
 	}
-	return e.giveUp(ctx, l, key, q, cause)
+	return e.giveUp(ctx, b, cause)
 }
 
 // giveUp apologises, with what is known of the turn's effects, and takes the message off its queue. Where not even that
 // can be written, the message stays, and is tried again now and then and by the next process; the apology is said once.
-func (e *Engine) giveUp(ctx context.Context, l store.Lease, key string, q queued, cause error) error {
+func (e *Engine) giveUp(ctx context.Context, t broken, cause error) error {
+	l, key, q := t.lease, t.key, t.queued
 	desk := e.desk.Load()
 	past, known, err := journal.Read(ctx, e.o.Store, q.Turn)
 	if err != nil {
@@ -63,7 +85,7 @@ func (e *Engine) giveUp(ctx context.Context, l store.Lease, key string, q queued
 		s.reply += "\n\n" + s.clean(accountWords(past.Calls), nil)
 	}
 	if e.tries(key) == mostTries {
-		post := Post{Key: q.Turn, Turn: q.Turn, Thread: q.Message.Thread, Reply: chat.Reply{Text: s.reply}, Outcome: Failed}
+		post := Post{Key: q.Turn + "/sorry", Turn: q.Turn, Thread: q.Message.Thread, Reply: chat.Reply{Text: s.reply}, Outcome: Failed}
 		if err := e.o.Surface.Post(ctx, post); err != nil {
 			e.o.Log.Error().Err(err).Str("turn", q.Turn).Msg("apologise")
 		}

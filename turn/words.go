@@ -74,21 +74,25 @@ func reasonWords(e *llm.Error) string {
 	}
 }
 
-// accountWords says what was done, what was not and what nobody knows, from the record alone.
+// accountWords says what was done, what was not and what nobody knows, from the record alone. A call that was done in the
+// end is not listed as not done as well.
 func accountWords(calls []journal.Call) string {
-	said := map[string]bool{} // a call that was done in the end is not listed as not done as well
+	done := map[string]bool{}
 	list := func(intro string, outcomes ...journal.Outcome) string {
 		var out []string
 		for _, c := range calls {
-			words := journal.Spell(c)
-			if !c.Changes() || !slices.Contains(outcomes, c.Outcome()) || said[words] {
+			o := c.Outcome()
+			if !c.Changes() || !slices.Contains(outcomes, o) || done[c.Digest] && o != journal.OK && o != journal.Unknown && o != "" {
 				continue
 			}
-			said[words] = true
-			if c.Outcome() == journal.Denied || c.Outcome() == journal.Failed {
+			done[c.Digest] = done[c.Digest] || o == journal.OK
+			words := journal.Spell(c)
+			if o == journal.Denied || o == journal.Failed {
 				words += " (" + strings.TrimRight(c.Reason, ".") + ")"
 			}
-			out = append(out, words)
+			if !slices.Contains(out, words) {
+				out = append(out, words)
+			}
 		}
 		if out == nil {
 			return ""

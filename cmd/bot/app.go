@@ -10,6 +10,7 @@ import (
 
 	"switchboard/assistants"
 	"switchboard/config"
+	"switchboard/llm/scripted"
 	"switchboard/store"
 	"switchboard/store/sqlite"
 	"switchboard/turn"
@@ -43,6 +44,9 @@ func NewApp(ctx context.Context, o AppOptions) (_ *App, err error) {
 	a := &App{path: o.Path, log: o.Log}
 	if a.parts, err = gather(ctx, o.Path, o.Env, o.Mode); err != nil {
 		return nil, err
+	}
+	if !a.parts.live {
+		a.parts.begins = scripted.New(a.parts.pack).Begins
 	}
 	desk, err := a.parts.desk(ctx, a.parts.pack)
 	if err != nil {

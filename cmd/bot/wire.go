@@ -146,7 +146,6 @@ func (p *parts) models(pack *config.Pack) func(config.Model) (llm.Model, error) 
 		return p.liveModel
 	}
 	script := scripted.New(pack)
-	p.begins = script.Begins
 	return func(m config.Model) (llm.Model, error) { return script.Model(m), nil }
 }
 
