@@ -130,6 +130,15 @@ func TestD3_KilledAnywhereTheTurnIsFinishedOnce(t *testing.T) {
 			if rec.Ended == nil || rec.Ended.Outcome != turn.Answered {
 				t.Fatalf("the turn ended %+v, finished %+v", rec.Ended, f)
 			}
+			said, repeated := 0, false
+			for _, p := range append(first, h.posted()...) {
+				if p.Reply.Text == rec.Reply {
+					said, repeated = said+1, p.Repeated
+				}
+			}
+			if said == 0 || said > 1 && !repeated {
+				t.Errorf("the reply was posted %d times, the last marked as repeated: %v", said, repeated)
+			}
 			count := map[string]int{}
 			for _, r := range h.runs() {
 				count[r]++

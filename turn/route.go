@@ -144,6 +144,7 @@ func (s *story) overspent(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read what %s has spent today: %w", s.msg.From.ID, err)
 	}
+	s.dayLeft = llm.USD(max(limit-n, 1))
 	return n >= limit, nil
 }
 

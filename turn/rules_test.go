@@ -236,3 +236,17 @@ func TestM2_NoCanaryIsSeenAnywhere(t *testing.T) {
 		t.Errorf("the reply reads %q", f.Reply.Text)
 	}
 }
+
+// A run that would pass what is left of the person's day stops before the call, with what it has.
+func TestL6_ADayIsNotOverdrawnByOneRun(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	dear := wants("rows.get 1")
+	dear.Usage = llm.Usage{Input: 10, Output: 1, Cost: 9.9e9, Known: true} // 0.0099 of 0.01 USD
+	h.model = script("read", dear, says("never"))
+	h.up()
+	defer h.down()
+	if f := h.say(message(1, "read")); f.Outcome != turn.Capped || !strings.Contains(f.Reply.Text, "budget") || len(h.requests()) != 2 {
+		t.Errorf("finished %+v after %d model calls; want it stopped before the third", f, len(h.requests()))
+	}
+}

@@ -26,6 +26,9 @@ func (s *story) run(ctx context.Context) error {
 		// The retention took what the model had said, so nobody knows any more what these calls were for.
 		return s.breakOff(ctx, Failed, "I could not finish this: it was interrupted, and what I had in mind is no longer kept. ("+journal.RunID(s.journal.Turn())+")")
 	}
+	if _, err := s.overspent(ctx); err != nil { // how much is left of the day
+		return err
+	}
 	door := s.door(ctx, a)
 	timed, cancel := context.WithTimeoutCause(ctx, a.Limits.Time, fmt.Errorf("the %s that an answer may take were over", a.Limits.Time))
 	defer cancel()
@@ -128,6 +131,10 @@ func (r *running) ask(ctx context.Context, turns []llm.Turn, offered bool) (llm.
 	spent := guards.Spent{Tokens: r.spent.Input + r.spent.Output, Money: r.spent.Cost}
 	if v := r.assistant.Budget().Ask(spent, guards.Reserve(req, spec.Output, llm.PriceOf(spec.Price)), times); v.Say != guards.Allow {
 		r.limit = v.Why
+		return llm.Reply{}, loop.ErrSpent
+	}
+	if r.dayLeft > 0 && r.cost+guards.Reserve(req, spec.Output, llm.PriceOf(spec.Price)).Cost > r.dayLeft {
+		r.limit = "today's budget for your questions is used up"
 		return llm.Reply{}, loop.ErrSpent
 	}
 	if timeIsUp(ctx) {

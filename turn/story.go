@@ -28,14 +28,15 @@ type story struct {
 	journal  *journal.Recorder
 	past     journal.Turn // what is on record from an earlier try
 
-	reply  string           // the final text, once there is one
-	again  bool             // an earlier try may have delivered it
-	picked bool             // the message only answers the open question
-	desk   *assistants.Desk // the version that the turn is pinned to
-	active *assistants.Desk // the version that decides with it who may do what
-	steps  int              // model calls of this turn so far
-	spent  llm.Usage        // against the limits of the run; an estimate where the server gives no figures
-	cost   llm.USD          // what it really cost
+	reply   string           // the final text, once there is one
+	again   bool             // an earlier try may have delivered it
+	picked  bool             // the message only answers the open question
+	desk    *assistants.Desk // the version that the turn is pinned to
+	active  *assistants.Desk // the version that decides with it who may do what
+	steps   int              // model calls of this turn so far
+	spent   llm.Usage        // against the limits of the run; an estimate where the server gives no figures
+	dayLeft llm.USD          // what the person may still cost today; 0 is no limit
+	cost    llm.USD          // what it really cost
 }
 
 // state is how far a turn has got.
