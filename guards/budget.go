@@ -46,20 +46,7 @@ const bytesPerToken = 3
 
 // Reserve estimates the most that a request can use: its bytes over three, and the whole output limit.
 func Reserve(r llm.Request, output int, price *llm.Price) llm.Usage {
-	n := len(r.System)
-	for _, t := range r.Turns {
-		n += len(t.Text)
-		for _, c := range t.Calls {
-			n += len(c.Name) + len(c.Args)
-		}
-		for _, res := range t.Results {
-			n += len(res.Text)
-		}
-	}
-	for _, t := range r.Tools {
-		n += len(t.Name) + len(t.About) + len(t.Schema)
-	}
-	u := llm.Usage{Input: n/bytesPerToken + 1, Output: output}
+	u := llm.Usage{Input: r.Size()/bytesPerToken + 1, Output: output}
 	if price != nil {
 		u.Cost = price.Cost(u)
 	}

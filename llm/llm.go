@@ -33,6 +33,32 @@ type Request struct {
 	Where Where
 }
 
+// Size is how many bytes of text the request holds, tools included.
+func (r Request) Size() int {
+	n := len(r.System)
+	for _, t := range r.Turns {
+		n += len(t.Text) + size(t.Calls)
+		for _, res := range t.Results {
+			n += len(res.Text)
+		}
+	}
+	for _, t := range r.Tools {
+		n += len(t.Name) + len(t.About) + len(t.Schema)
+	}
+	return n
+}
+
+// Size is how many bytes of text the reply holds, calls included.
+func (r Reply) Size() int { return len(r.Text) + size(r.Calls) }
+
+func size(calls []ToolCall) int {
+	n := 0
+	for _, c := range calls {
+		n += len(c.Name) + len(c.Args)
+	}
+	return n
+}
+
 // Choice says whether the model may ask for tools.
 type Choice string
 

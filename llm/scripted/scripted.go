@@ -161,23 +161,7 @@ func (s *Script) fold(text string) string {
 const bytesPerToken = 4
 
 func estimate(r llm.Request, reply llm.Reply) llm.Usage {
-	in, out := len(r.System), len(reply.Text)
-	for _, t := range r.Turns {
-		in += len(t.Text)
-		for _, c := range t.Calls {
-			in += len(c.Name) + len(c.Args)
-		}
-		for _, res := range t.Results {
-			in += len(res.Text)
-		}
-	}
-	for _, t := range r.Tools {
-		in += len(t.Name) + len(t.About) + len(t.Schema)
-	}
-	for _, c := range reply.Calls {
-		out += len(c.Name) + len(c.Args)
-	}
-	return llm.Usage{Input: in / bytesPerToken, Output: out / bytesPerToken}
+	return llm.Usage{Input: r.Size() / bytesPerToken, Output: reply.Size() / bytesPerToken}
 }
 
 // noScript says to a person what offline mode is and what to try. why, for admins and rehearsals, becomes the cause.
