@@ -58,20 +58,6 @@ const (
 	stopTime = 10 * time.Second
 )
 
-// All plays every rehearsal of the pack, one after the other. An error means that one could not be played at all; the
-// results before it are returned with it.
-func All(ctx context.Context, o Options) ([]Result, error) {
-	var out []Result
-	for _, r := range o.Pack.Rehearsals {
-		res, err := Play(ctx, r, o)
-		if err != nil {
-			return out, err
-		}
-		out = append(out, res)
-	}
-	return out, nil
-}
-
 // Play plays one rehearsal. What does not hold is in the result; an error means that it could not be played.
 func Play(ctx context.Context, r *config.Rehearsal, o Options) (res Result, err error) {
 	if o.Now == nil {

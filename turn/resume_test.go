@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"switchboard/journal"
 	"switchboard/llm"
 	"switchboard/tools"
@@ -23,7 +25,7 @@ func TestM2_ABoundNumberIsHiddenAndTheResultStaysWhole(t *testing.T) {
 		case isRouter(r):
 			return routeTo("read", 0.9), nil
 		case rounds(r) == 0:
-			return wants("rows.get 4711"), nil
+			return wants("rows.get 1"), nil
 		}
 		return says(r.Turns[len(r.Turns)-1].Results[0].Text), nil
 	}
@@ -32,13 +34,14 @@ func TestM2_ABoundNumberIsHiddenAndTheResultStaysWhole(t *testing.T) {
 	}
 	h.up()
 	defer h.down()
-	f := h.say(message(1, "rows of 4711"))
-	if f.Outcome != turn.Answered || strings.Contains(f.Reply.Text, "4711\"") || strings.Contains(fmt.Sprint(h.requests()), " 4711") {
-		t.Errorf("finished %+v", f)
+	f := h.say(message(1, "rows of 4711, please"))
+	if f.Outcome != turn.Answered || strings.Contains(f.Reply.Text, "4711,") || strings.Contains(fmt.Sprintf("%+v", h.requests()), "4711,") {
+		t.Errorf("finished %+v after %+v", f, h.requests())
 	}
 	rec := h.read(f.Turn)
-	if c := rec.Call(0); c.Result() == nil && c.Outcome() == journal.OK {
-		t.Errorf("the result is no JSON any more: %s", c.Text)
+	want := map[string]any{"org_id": "‹org›", "n": int64(47110)}
+	if c := rec.Call(0); c == nil || c.Outcome() != journal.OK || !cmp.Equal(c.Result(), any(want)) {
+		t.Errorf("on record: %+v; want the result %v", c, want)
 	}
 }
 
