@@ -45,6 +45,15 @@ const (
 // "(link removed)"; a bare address is replaced by the mark, a bare host name keeps its letters (evil[.]com). Cleaning a
 // clean text changes nothing. A text of which nothing is left becomes "".
 func (o Output) Clean(text string) (string, []Removed) {
+	f := o.filter()
+	text = f.clean(text)
+	if strings.TrimSpace(text) == "" {
+		text = ""
+	}
+	return text, f.removed
+}
+
+func (o Output) filter() *filter {
 	f := &filter{links: map[string]bool{}, mentions: map[string]bool{}}
 	for _, host := range o.Links {
 		f.links[strings.TrimSuffix(strings.ToLower(host), ".")] = true
@@ -52,21 +61,7 @@ func (o Output) Clean(text string) (string, []Removed) {
 	for _, id := range o.Mentions {
 		f.mentions[strings.ToLower(id)] = true
 	}
-	settled := false
-	for range maxPasses {
-		next := f.pass(text)
-		if settled = next == text; settled {
-			break
-		}
-		text = next
-	}
-	if !settled {
-		text = f.flat(text)
-	}
-	if strings.TrimSpace(text) == "" {
-		text = ""
-	}
-	return text, f.removed
+	return f
 }
 
 // filter is one cleaning: what is allowed, and what was found so far.
@@ -81,6 +76,18 @@ func (f *filter) took(kind RemovedKind, what string) {
 		what = strings.ToValidUTF8(what[:100], "")
 	}
 	f.removed = append(f.removed, Removed{kind, what})
+}
+
+// clean cleans until nothing changes.
+func (f *filter) clean(text string) string {
+	for range maxPasses {
+		next := f.pass(text)
+		if next == text {
+			return text
+		}
+		text = next
+	}
+	return f.flat(text)
 }
 
 // pass cleans once.
@@ -122,7 +129,10 @@ func (f *filter) flat(text string) string {
 // visible takes out what nobody sees: control, zero-width, bidi and tag characters, variation selectors. A joiner or a
 // selector that makes an emoji stays.
 func (f *filter) visible(text string) string {
-	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n").Replace(strings.ToValidUTF8(text, "\ufffd"))
+	text = strings.ToValidUTF8(text, "\ufffd")
+	if strings.ContainsAny(text, "\r\u0085\u2028\u2029") {
+		text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n").Replace(text)
+	}
 	if !strings.ContainsFunc(text, hidden) {
 		return text
 	}

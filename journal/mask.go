@@ -96,6 +96,64 @@ func (p pair) hide(s string) string {
 	return b.String()
 }
 
+// Open says how many bytes at the end of a text that goes on have to wait, so that what comes before them can be hidden on
+// its own: they may be the beginning of a hidden value, a whole one that the next digit would make another, or digits that
+// a value may follow which is none beside them. Hiding a text piece by piece, each without its open end, which is put
+// before the next piece, comes to the same as hiding all of it.
+func (m Mask) Open(text string) int {
+	if len(m.pairs) == 0 {
+		return 0
+	}
+	cut := len(text)
+	for i := 1; i < utf8.UTFMax && i <= len(text); i++ { // half a character says nothing yet
+		if c := text[len(text)-i]; utf8.RuneStart(c) {
+			if !utf8.FullRuneInString(text[len(text)-i:]) {
+				cut -= i
+			}
+			break
+		}
+	}
+	whole := text[:cut]
+	for _, p := range m.pairs {
+		cut = min(cut, p.open(whole))
+	}
+	// A whole value that begins before the cut goes with what is held back, and so do digits that belong together.
+	for moved := true; moved; {
+		moved = false
+		if cut > 0 && cut < len(text) && digits(last(text[:cut]), first(text[cut:])) {
+			cut, moved = len(strings.TrimRightFunc(text[:cut], unicode.IsDigit)), true
+		}
+		for _, p := range m.pairs {
+			from, to := max(0, cut-len(p.value)+1), min(len(text), cut+len(p.value)-1)
+			if i := strings.Index(text[from:to], p.value); i >= 0 {
+				cut, moved = from+i, true
+			}
+		}
+	}
+	return len(text) - cut
+}
+
+// open gives the place from which on a text may be the beginning of the value.
+func (p pair) open(text string) int {
+	end := len(text)
+	if !p.anywhere && unicode.IsDigit(first(p.value)) {
+		end = len(strings.TrimRightFunc(text, unicode.IsDigit))
+	}
+	most := len(p.value) - 1
+	if !p.anywhere && unicode.IsDigit(last(p.value)) {
+		most++
+	}
+	for n := min(most, len(text)); n > len(text)-end; n-- {
+		if at := len(text) - n; strings.HasPrefix(p.value, text[at:]) {
+			before, _ := utf8.DecodeLastRuneInString(text[:at])
+			if p.anywhere || !digits(before, first(p.value)) {
+				return at
+			}
+		}
+	}
+	return end
+}
+
 func digits(a, b rune) bool { return unicode.IsDigit(a) && unicode.IsDigit(b) }
 
 func first(s string) rune { r, _ := utf8.DecodeRuneInString(s); return r }

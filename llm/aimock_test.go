@@ -165,7 +165,7 @@ func TestExamAgainstAimock(t *testing.T) {
 					t.Fatal(err)
 				}
 				return m
-			}, llmtest.Caching, llmtest.Refusing)
+			}, llmtest.Caching, llmtest.Refusing, llmtest.Pacing, llmtest.Breaking)
 		})
 	}
 }

@@ -60,6 +60,9 @@ func (anthropicWire) patch(q query, body map[string]json.RawMessage) error {
 	if q.temperature != nil {
 		body["temperature"] = encode(*q.temperature)
 	}
+	if q.streamed() {
+		body["stream"] = json.RawMessage("true")
+	}
 	if q.Choice == None && len(q.Tools) > 0 {
 		body["tool_choice"] = json.RawMessage(`{"type":"none"}`)
 	}
@@ -167,12 +170,7 @@ func (anthropicWire) read(body []byte) (answer, error) {
 		apart = true // other blocks are the provider's own business: thinking, searches on its side
 	}
 	a.text = text.String()
-	switch r.Stop {
-	case "max_tokens", "model_context_window_exceeded":
-		a.finish = CutOff
-	case "refusal":
-		a.finish = Refused
-	}
+	a.finish = messageFinish(r.Stop)
 	return a, nil
 }
 

@@ -46,3 +46,41 @@ func BenchmarkDo(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkText is an answer of 100 words: in one piece, and as a stream of 100 chunks; through the fake over loopback, and
+// the seam alone.
+func BenchmarkText(b *testing.B) {
+	text := strings.Repeat("word ", 99) + "end"
+	var chunks, deltas []string
+	for w := range strings.SplitAfterSeq(text, " ") {
+		chunks = append(chunks, delta(`{"content":"`+w+`"}`))
+		deltas = append(deltas, w)
+	}
+	bodies := map[string]map[bool]string{
+		"openai":    {false: chat(`{"content":"`+text+`"}`, "stop"), true: strings.Join(chunks, "") + finish("stop") + figures + done},
+		"anthropic": {false: blocks(`[{"type":"text","text":"`+text+`"}]`, "end_turn"), true: begins + textBlock(0, deltas...) + stops("end_turn")},
+	}
+	for _, provider := range []string{"openai", "anthropic"} {
+		for _, streamed := range []bool{false, true} {
+			name, r := "/whole/", llmtest.Request()
+			if streamed {
+				name, r.OnText = "/stream/", func(string) {}
+			}
+			ask := func(b *testing.B, m llm.Model) {
+				b.Helper()
+				b.ReportAllocs()
+				for b.Loop() {
+					if got := do(b, m, r); got.Text != text {
+						b.Fatalf("got %q", got.Text)
+					}
+				}
+			}
+			b.Run(provider+name+"fake", func(b *testing.B) {
+				ask(b, model(b, llmtest.NewServer(b, llmtest.Step{Text: text, Again: true}), provider))
+			})
+			b.Run(provider+name+"seam", func(b *testing.B) {
+				ask(b, model(b, llmtest.NewServer(b), provider, func(o *llm.Options) { o.HTTP = canned{bodies[provider][streamed]} }))
+			})
+		}
+	}
+}

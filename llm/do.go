@@ -37,7 +37,7 @@ func (m *live) Do(ctx context.Context, r Request) (Reply, error) {
 		}
 		if ctx.Err() != nil {
 			if x.reached {
-				last = &Error{Reason: Timeout, Model: m.name, Attempts: sent, Usage: spent, Detail: "the caller's context ended"}
+				last = &Error{Reason: Timeout, Model: m.name, Attempts: sent, Usage: spent, Detail: "the caller's context ended", Released: x.released}
 			}
 			return Reply{}, m.ended(ctx, last)
 		}
@@ -46,7 +46,10 @@ func (m *live) Do(ctx context.Context, r Request) (Reply, error) {
 			return reply, nil
 		}
 		last = x.err
-		last.Model, last.Attempts, last.Usage = m.name, sent, spent
+		last.Model, last.Attempts, last.Usage, last.Released = m.name, sent, spent, x.released
+		if x.released {
+			return Reply{}, last // another answer would begin with other words
+		}
 		if m.learn(q, x) {
 			continue
 		}
@@ -200,6 +203,8 @@ const (
 	jsonObject habit = 1 << iota // no response_format json_schema: json_object, and the schema in the prompt
 	plainText                    // no response_format at all: the schema in the prompt
 	otherLimit                   // the other name for the limit of the answer
+	bareStream                   // no stream_options: then a stream brings no figures
+	wholeOnly                    // no streams at all
 )
 
 // learn looks for a refusal of something that can be said in another way, and remembers it for this model. It reports
@@ -211,6 +216,10 @@ func (m *live) learn(q query, x *exchange) bool {
 	said := strings.ToLower(x.said)
 	var h habit
 	switch {
+	case q.streamed() && q.p.format && q.habits&bareStream == 0 && has(said, "stream_options", "include_usage"):
+		h = bareStream
+	case q.streamed() && has(said, "to stream this model", "support stream", "supported for stream", "streaming is not", "'stream'"):
+		h = wholeOnly
 	case q.Schema != nil && q.p.format && has(said, "response_format", "json_schema", "json_object"):
 		h = jsonObject
 		if q.habits&jsonObject != 0 {

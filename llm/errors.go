@@ -33,6 +33,7 @@ type Error struct {
 	Wait     time.Duration
 	Attempts int
 	Usage    Usage // of attempts that were paid for all the same
+	Released bool  // the last attempt had given text to OnText already, so it was not made again
 	Err      error
 }
 

@@ -31,6 +31,11 @@ type Request struct {
 	MaxOutput int
 	// Where is never sent to a provider; the scripted model finds its place by it.
 	Where Where
+	// OnText asks for a stream, and is given each piece of the answer's text as it comes: whole characters, never an empty
+	// piece, and nothing of calls or of what the model thinks. All pieces together are the reply's Text, if Do succeeds; if
+	// it fails after a piece, the *Error says so by Released. It is called by one goroutine at a time, and never after Do
+	// has returned. It must not block, since the model is not listened to meanwhile. nil: the answer comes in one piece.
+	OnText func(text string) `json:"-"`
 }
 
 // Size is how many bytes of text the request holds, tools included.

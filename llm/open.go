@@ -29,6 +29,9 @@ type Options struct {
 	Temperature *float64
 	// Timeout bounds one attempt. 0: two minutes.
 	Timeout time.Duration
+	// Idle bounds the silence within a stream, from its headers on. 0: one minute. A stream that falls silent for longer
+	// ends as Network.
+	Idle time.Duration
 	// HTTP carries the requests. nil: a NewTransport of this model's own.
 	HTTP http.RoundTripper
 
@@ -77,6 +80,9 @@ func Open(o Options) (Model, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = attemptLimit
 	}
+	if o.Idle <= 0 {
+		o.Idle = idleLimit
+	}
 	if o.HTTP == nil {
 		o.HTTP = NewTransport()
 	}
@@ -93,7 +99,7 @@ func Open(o Options) (Model, error) {
 	if key == "" {
 		key = "none" // the library refuses an empty one; the shim takes it off again
 	}
-	client, err := w.open(o, key, &http.Client{Transport: shim{next: o.HTTP, keyless: o.Key == ""}})
+	client, err := w.open(o, key, &http.Client{Transport: shim{next: o.HTTP, keyless: o.Key == "", idle: o.Idle}})
 	if err != nil {
 		return nil, fmt.Errorf("open model %s/%s: %w", o.Provider, o.ID, err)
 	}

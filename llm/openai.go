@@ -76,6 +76,12 @@ func (openaiWire) patch(q query, body map[string]json.RawMessage) error {
 	if q.output > 0 {
 		body[limitField(q)] = encode(q.output)
 	}
+	if q.streamed() {
+		body["stream"] = json.RawMessage("true")
+		if q.habits&bareStream == 0 {
+			body["stream_options"] = json.RawMessage(`{"include_usage":true}`)
+		}
+	}
 	switch {
 	case q.Schema == nil || q.habits&plainText != 0:
 	case q.habits&jsonObject != 0:
@@ -135,11 +141,8 @@ func (openaiWire) read(body []byte) (answer, error) {
 		if f := c.Message.Function; f != nil && f.Name != "" && len(c.Message.ToolCalls) == 0 {
 			a.calls = append(a.calls, ToolCall{Name: f.Name, Args: argsText(f.Args)})
 		}
-		switch c.Finish {
-		case "length":
-			a.finish = CutOff
-		case "content_filter":
-			a.finish = Refused
+		if f := chatFinish(c.Finish); f != "" {
+			a.finish = f
 		}
 	}
 	a.text = text.String()

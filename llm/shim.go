@@ -2,12 +2,14 @@ package llm
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -35,6 +37,8 @@ type exchange struct {
 	err     *Error // what went wrong; nil: nothing did
 	final   bool   // it will go wrong again
 	said    string // the body of an error
+
+	released bool // the caller has been given text
 }
 
 // fail notes the first thing that went wrong.
@@ -47,11 +51,12 @@ func (x *exchange) fail(e Error, final bool) {
 }
 
 // shim sits between the library and the network. It completes requests with what the library cannot say, and turns
-// replies into a form in which the library can misread nothing. It is the only reader of replies; a stream would be
-// gathered here too.
+// replies into a form in which the library can misread nothing. It is the only reader of replies: a stream is gathered here
+// too, and the library never learns that it was one.
 type shim struct {
 	next    http.RoundTripper
 	keyless bool
+	idle    time.Duration
 }
 
 // RoundTrip carries one request of an exchange.
@@ -60,7 +65,10 @@ func (s shim) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return nil, errors.New("a request without an exchange")
 	}
-	out, err := s.complete(req, x)
+	// The reply is read to its end in here, so what ends with this context is no longer needed.
+	ctx, giveUp := context.WithCancelCause(req.Context())
+	defer giveUp(nil)
+	out, err := s.complete(req.WithContext(ctx), x)
 	if err != nil {
 		x.fail(Error{Reason: BadRequest, Detail: err.Error()}, true)
 		return nil, errTold
@@ -71,7 +79,13 @@ func (s shim) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errTold
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, ok := x.receive(resp)
+	from := io.Reader(resp.Body)
+	if x.q.streamed() {
+		w := watch(resp.Body, s.idle, giveUp)
+		defer w.timer.Stop()
+		from = w
+	}
+	body, ok := x.receive(ctx, resp, bounded(from))
 	if !ok {
 		return nil, errTold
 	}
@@ -104,6 +118,9 @@ func (s shim) complete(req *http.Request, x *exchange) (*http.Request, error) {
 	out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }
 	out.ContentLength = int64(len(raw))
 	out.Header.Set("User-Agent", "switchboard")
+	if x.q.streamed() {
+		out.Header.Set("Accept-Encoding", "identity") // what compresses a stream holds it back
+	}
 	if s.keyless {
 		out.Header.Del("Authorization")
 		out.Header.Del("X-Api-Key")
@@ -133,7 +150,7 @@ func join(body map[string]json.RawMessage, size int) []byte {
 }
 
 // receive reads a response and gives the body that the library is to see. It reports false when the exchange failed.
-func (x *exchange) receive(resp *http.Response) ([]byte, bool) {
+func (x *exchange) receive(ctx context.Context, resp *http.Response, in body) ([]byte, bool) {
 	if resp.StatusCode >= http.StatusMultipleChoices || resp.StatusCode == http.StatusNoContent {
 		// What of the body can be read is of use; that the rest cannot be is not news.
 		said, _ := io.ReadAll(io.LimitReader(resp.Body, mostError))
@@ -141,30 +158,12 @@ func (x *exchange) receive(resp *http.Response) ([]byte, bool) {
 		return nil, false
 	}
 	x.reached = true
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, mostReply+1))
-	if err != nil {
-		x.fail(Error{Reason: CutShort, Status: resp.StatusCode, Detail: "the reply broke off: " + err.Error(), Err: err}, false)
-		return nil, false
+	read := x.whole
+	if x.q.streamed() && in.isStream() {
+		read = x.gather
 	}
-	if len(raw) > mostReply {
-		x.fail(Error{Reason: CutShort, Status: resp.StatusCode, Detail: fmt.Sprintf("the reply is larger than %d MiB", mostReply>>20)}, true)
-		return nil, false
-	}
-	if trimmed := bytes.TrimSpace(raw); len(trimmed) > 0 && trimmed[0] == '<' {
-		x.reached = false // no model has answered
-		x.fail(Error{Reason: Network, Status: resp.StatusCode, Detail: "a web page came instead of JSON: check the base URL"}, false)
-		return nil, false
-	}
-	var p serverError
-	a, err := x.wire.read(raw)
-	switch {
-	case errors.As(err, &p):
-		x.reached = false
-		x.said = string(raw[:min(len(raw), mostError)])
-		x.fail(Error{Reason: p.reason(resp.StatusCode), Status: resp.StatusCode, Detail: p.Error(), Wait: retryAfter(resp.Header, x.now())}, false)
-		return nil, false
-	case err != nil:
-		x.fail(Error{Reason: CutShort, Status: resp.StatusCode, Detail: "the reply cannot be read as the API's JSON: " + err.Error(), Err: err}, false)
+	a, ok := read(ctx, resp, in)
+	if !ok {
 		return nil, false
 	}
 	x.spent = a.usage
@@ -173,8 +172,49 @@ func (x *exchange) receive(resp *http.Response) ([]byte, bool) {
 		x.fail(*e, a.finish == CutOff)
 		return nil, false
 	}
+	if x.q.OnText != nil && !x.released {
+		if strings.TrimSpace(a.text) == "" {
+			a.text = "" // as in a stream, where white space alone is not passed on
+		}
+		x.release(a.text)
+	}
 	x.finish = a.finish
 	return x.wire.write(a), true
+}
+
+// whole reads a reply that comes in one piece. It reports false when the exchange failed.
+func (x *exchange) whole(ctx context.Context, resp *http.Response, in body) (answer, bool) {
+	raw, err := io.ReadAll(in)
+	if errors.Is(context.Cause(ctx), errIdle) {
+		x.fail(Error{Reason: Network, Status: resp.StatusCode, Detail: "the reply stopped coming", Err: errIdle}, false)
+		return answer{}, false
+	}
+	if err != nil {
+		x.fail(Error{Reason: CutShort, Status: resp.StatusCode, Detail: "the reply broke off: " + err.Error(), Err: err}, false)
+		return answer{}, false
+	}
+	if in.full() {
+		x.fail(Error{Reason: CutShort, Status: resp.StatusCode, Detail: fmt.Sprintf("the reply is larger than %d MiB", mostReply>>20)}, true)
+		return answer{}, false
+	}
+	if trimmed := bytes.TrimSpace(raw); len(trimmed) > 0 && trimmed[0] == '<' {
+		x.reached = false // no model has answered
+		x.fail(Error{Reason: Network, Status: resp.StatusCode, Detail: "a web page came instead of JSON: check the base URL"}, false)
+		return answer{}, false
+	}
+	var p serverError
+	a, err := x.wire.read(raw)
+	switch {
+	case errors.As(err, &p):
+		x.reached = false
+		x.said = string(raw[:min(len(raw), mostError)])
+		x.fail(Error{Reason: p.reason(resp.StatusCode), Status: resp.StatusCode, Detail: p.Error(), Wait: retryAfter(resp.Header, x.now())}, false)
+		return answer{}, false
+	case err != nil:
+		x.fail(Error{Reason: CutShort, Status: resp.StatusCode, Detail: "the reply cannot be read as the API's JSON: " + err.Error(), Err: err}, false)
+		return answer{}, false
+	}
+	return a, true
 }
 
 // refused notes an answer that is an error by its status.

@@ -23,6 +23,8 @@ type wire interface {
 type replies interface {
 	// read understands a reply; a serverError is the error of a server that says so with a good status.
 	read(body []byte) (answer, error)
+	// gather begins to understand a reply that comes as a stream.
+	gather() gatherer
 	// write gives an answer in the plainest form that the library reads.
 	write(a answer) []byte
 	// args undoes what write did to a call's arguments.

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -36,7 +37,8 @@ type Step struct {
 	Cut   bool           // the output limit was hit
 	// Refuse means that the model declined in its own words, which are in Text.
 	Refuse bool
-	// Fail answers with this failure instead. Wait goes with RateLimited; whole seconds.
+	// Fail answers with this failure instead. Wait goes with RateLimited; whole seconds. A stream that fails with CutShort
+	// brings the Text before that.
 	Fail llm.Reason
 	Wait time.Duration
 	// Hang never answers; it ends when the caller goes away.
@@ -45,6 +47,8 @@ type Step struct {
 	Usage *llm.Usage
 	// Again plays the step for every further request too.
 	Again bool
+	// Pace is asked before each word of a streamed answer, and may wait; its error ends the answer.
+	Pace func(ctx context.Context) error
 	// HTTP answers by itself; only the Server plays it.
 	HTTP HandlerFunc
 }
@@ -59,20 +63,62 @@ const (
 	Refusing Ability = "refuse in its own words"
 	Failing  Ability = "fail for each reason"
 	Hanging  Ability = "not answer"
+	Pacing   Ability = "stream at a step's Pace"
+	Breaking Ability = "break off in the middle of a stream"
 )
 
 // Price is the price that a model with Figures is opened with.
 func Price() llm.Price { return llm.Price{Input: 150_000, Cached: 75_000, Output: 600_000} }
 
-// Exam checks that models opened for a script keep llm.Model's promises. What the subject lacks is skipped by name.
+// Exam checks that models opened for a script keep llm.Model's promises, with the answer in one piece and as a stream. What
+// the subject lacks is skipped by name.
 func Exam(t *testing.T, open func(t *testing.T, script []Step) llm.Model, lacks ...Ability) {
 	t.Helper()
-	e := exam{open}
-	for _, c := range []struct {
-		name  string
-		needs Ability
-		check func(*testing.T)
-	}{
+	t.Run("whole", func(t *testing.T) {
+		t.Parallel()
+		e := exam{open: open}
+		e.take(t, e.checks(), lacks)
+	})
+	t.Run("streamed", func(t *testing.T) {
+		t.Parallel()
+		e := exam{open: open, streamed: true}
+		e.take(t, append(e.checks(),
+			check{"word by word", Pacing, e.wordByWord},
+			check{"context ended within the answer", Pacing, e.endedWithin},
+			check{"broken off", Breaking, e.brokenOff},
+			check{"what is released is the text", "", e.releasesTheText},
+		), lacks)
+	})
+}
+
+type check struct {
+	name  string
+	needs Ability
+	check func(*testing.T)
+}
+
+type exam struct {
+	open     func(t *testing.T, script []Step) llm.Model
+	streamed bool
+}
+
+func (exam) take(t *testing.T, checks []check, lacks []Ability) {
+	t.Helper()
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for _, l := range lacks {
+				if l == c.needs {
+					t.Skipf("not able to %s", l)
+				}
+			}
+			c.check(t)
+		})
+	}
+}
+
+func (e exam) checks() []check {
+	return []check{
 		{"a text", "", e.text},
 		{"one call", "", e.oneCall},
 		{"several calls and text in one reply", "", e.severalCalls},
@@ -88,21 +134,7 @@ func Exam(t *testing.T, open func(t *testing.T, script []Step) llm.Model, lacks 
 		{"many at once", "", e.manyAtOnce},
 		{"usage", Figures, e.usage},
 		{"usage of a cached prompt", Caching, e.cachedUsage},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			for _, l := range lacks {
-				if l == c.needs {
-					t.Skipf("not able to %s", l)
-				}
-			}
-			c.check(t)
-		})
 	}
-}
-
-type exam struct {
-	open func(t *testing.T, script []Step) llm.Model
 }
 
 // Tools are the tools that the exam offers.
@@ -129,14 +161,53 @@ func Request(turns ...llm.Turn) llm.Request {
 	}
 }
 
+// do asks, for a stream if that is what the exam is about, and checks what holds for the pieces of every stream.
+func (e exam) do(ctx context.Context, t *testing.T, m llm.Model, r llm.Request) (llm.Reply, error) {
+	t.Helper()
+	if !e.streamed {
+		return m.Do(ctx, r)
+	}
+	var mu sync.Mutex
+	var all strings.Builder
+	over, give := false, r.OnText
+	r.OnText = func(text string) {
+		if !mu.TryLock() {
+			t.Error("OnText is called by two goroutines at once")
+			return
+		}
+		defer mu.Unlock()
+		if over || text == "" || !utf8.ValidString(text) {
+			t.Errorf("the piece %q came, after the end: %v", text, over)
+		}
+		all.WriteString(text)
+		if give != nil {
+			give(text)
+		}
+	}
+	got, err := m.Do(ctx, r)
+	mu.Lock()
+	defer mu.Unlock()
+	over = true
+	var failed *llm.Error
+	switch {
+	case err == nil && all.String() != got.Text:
+		t.Errorf("the pieces make %q, the reply says %q", all.String(), got.Text)
+	case errors.As(err, &failed) && failed.Released != (all.Len() > 0):
+		t.Errorf("Released is %v after %q: %v", failed.Released, all.String(), err)
+	case err != nil && (got.Text != "" || got.Calls != nil):
+		t.Errorf("a reply beside an error: %+v, %v", got, err)
+	}
+	return got, err
+}
+
 // ask asks and checks what holds for every good reply.
-func ask(t *testing.T, m llm.Model, r llm.Request) llm.Reply {
+func (e exam) ask(t *testing.T, m llm.Model, r llm.Request) llm.Reply {
 	t.Helper()
 	before, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := m.Do(t.Context(), r)
+	got, err := e.do(t.Context(), t, m, r)
 	if err != nil {
 		t.Fatalf("Do: %v", err)
 	}
@@ -200,14 +271,14 @@ func same(t *testing.T, got llm.Reply, text string, finish llm.Finish, want []ll
 func (e exam) text(t *testing.T) {
 	t.Helper()
 	m := e.open(t, []Step{{Text: "Nothing new <& all \"quiet\">, señor 🙂.\nReally."}})
-	same(t, ask(t, m, Request()), "Nothing new <& all \"quiet\">, señor 🙂.\nReally.", llm.Stop, nil)
+	same(t, e.ask(t, m, Request()), "Nothing new <& all \"quiet\">, señor 🙂.\nReally.", llm.Stop, nil)
 }
 
 func (e exam) oneCall(t *testing.T) {
 	t.Helper()
 	want := []llm.ToolCall{{Name: "docs.search", Args: `{"query":"export <waivers> & \"more\""}`}}
 	m := e.open(t, []Step{{Calls: want}})
-	same(t, ask(t, m, Request()), "", llm.Called, want)
+	same(t, e.ask(t, m, Request()), "", llm.Called, want)
 }
 
 func (e exam) severalCalls(t *testing.T) {
@@ -218,7 +289,7 @@ func (e exam) severalCalls(t *testing.T) {
 		{Name: "docs.search", Args: `{"query":"two"}`},
 	}
 	m := e.open(t, []Step{{Text: "Let me look.", Calls: want}})
-	same(t, ask(t, m, Request()), "Let me look.", llm.Called, want)
+	same(t, e.ask(t, m, Request()), "Let me look.", llm.Called, want)
 }
 
 // asked is an assistant's turn as the loop keeps it, with a result for each call; the last one failed.
@@ -238,25 +309,25 @@ func (e exam) roundTrip(t *testing.T) {
 		{Text: "Looking.", Calls: []llm.ToolCall{{Name: "docs.search", Args: `{"query":"a"}`}, {Name: "members_count", Args: `{}`}}},
 		{Text: "Found it."},
 	})
-	first := ask(t, m, Request())
-	same(t, ask(t, m, Request(asked(first)...)), "Found it.", llm.Stop, nil)
+	first := e.ask(t, m, Request())
+	same(t, e.ask(t, m, Request(asked(first)...)), "Found it.", llm.Stop, nil)
 }
 
 func (e exam) uniqueIDs(t *testing.T) {
 	t.Helper()
 	again := Step{Calls: []llm.ToolCall{{ID: "call_1", Name: "docs.search", Args: `{"query":"a"}`}, {ID: "call_1", Name: "docs.search", Args: `{"query":"b"}`}}}
 	m := e.open(t, []Step{again, again, {Text: "Done."}})
-	turns := asked(ask(t, m, Request()))
-	turns = append(turns, asked(ask(t, m, Request(turns...)))...)
-	same(t, ask(t, m, Request(turns...)), "Done.", llm.Stop, nil)
+	turns := asked(e.ask(t, m, Request()))
+	turns = append(turns, asked(e.ask(t, m, Request(turns...)))...)
+	same(t, e.ask(t, m, Request(turns...)), "Done.", llm.Stop, nil)
 }
 
 func (e exam) noTools(t *testing.T) {
 	t.Helper()
 	m := e.open(t, []Step{{Calls: []llm.ToolCall{{Name: "docs.search", Args: `{"query":"a"}`}}}, {Text: "That is all."}})
-	r := Request(asked(ask(t, m, Request()))...)
+	r := Request(asked(e.ask(t, m, Request()))...)
 	r.Choice = llm.None
-	same(t, ask(t, m, r), "That is all.", llm.Stop, nil)
+	same(t, e.ask(t, m, r), "That is all.", llm.Stop, nil)
 }
 
 func (e exam) jsonAnswer(t *testing.T) {
@@ -266,7 +337,7 @@ func (e exam) jsonAnswer(t *testing.T) {
 	r := Request()
 	r.Tools = nil
 	r.Schema = &llm.Schema{Name: "decision", JSON: json.RawMessage(`{"type":"object","properties":{"assistant":{"type":"string"},"confidence":{"type":"number"},"question":{"type":"string"}},"required":["assistant","confidence","question"],"additionalProperties":false}`)}
-	got := ask(t, m, r)
+	got := e.ask(t, m, r)
 	var a, b any
 	if err := json.Unmarshal([]byte(got.Text), &a); err != nil {
 		t.Fatalf("%q: %v", got.Text, err)
@@ -282,13 +353,13 @@ func (e exam) jsonAnswer(t *testing.T) {
 func (e exam) cutOff(t *testing.T) {
 	t.Helper()
 	m := e.open(t, []Step{{Text: "The first thing to", Cut: true}})
-	same(t, ask(t, m, Request()), "The first thing to", llm.CutOff, nil)
+	same(t, e.ask(t, m, Request()), "The first thing to", llm.CutOff, nil)
 }
 
 func (e exam) refused(t *testing.T) {
 	t.Helper()
 	m := e.open(t, []Step{{Text: "I will not help with that.", Refuse: true}})
-	same(t, ask(t, m, Request()), "I will not help with that.", llm.Refused, nil)
+	same(t, e.ask(t, m, Request()), "I will not help with that.", llm.Refused, nil)
 }
 
 func (e exam) failures(t *testing.T) {
@@ -299,7 +370,7 @@ func (e exam) failures(t *testing.T) {
 	} {
 		t.Run(string(want), func(t *testing.T) {
 			m := e.open(t, []Step{{Fail: want, Wait: 2 * time.Second, Again: true}})
-			reply, err := m.Do(t.Context(), Request())
+			reply, err := e.do(t.Context(), t, m, Request())
 			var got *llm.Error
 			if !errors.As(err, &got) {
 				t.Fatalf("got %+v, %v; want an *llm.Error", reply, err)
@@ -319,12 +390,12 @@ func (e exam) endedBefore(t *testing.T) {
 	m := e.open(t, []Step{{Text: "too late", Again: true}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if r, err := m.Do(ctx, Request()); !errors.Is(err, context.Canceled) {
+	if r, err := e.do(ctx, t, m, Request()); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %+v, %v", r, err)
 	}
 	ctx, cancel = context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer cancel()
-	if r, err := m.Do(ctx, Request()); !errors.Is(err, context.DeadlineExceeded) {
+	if r, err := e.do(ctx, t, m, Request()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("deadline: got %+v, %v", r, err)
 	}
 }
@@ -334,7 +405,7 @@ func (e exam) endedDuring(t *testing.T) {
 	m := e.open(t, []Step{{Hang: true, Again: true}})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if r, err := m.Do(ctx, Request()); !errors.Is(err, context.DeadlineExceeded) {
+	if r, err := e.do(ctx, t, m, Request()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %+v, %v; want the context's error", r, err)
 	}
 }
@@ -346,7 +417,7 @@ func (e exam) manyAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			r, err := m.Do(t.Context(), Request())
+			r, err := e.do(t.Context(), t, m, Request())
 			if err != nil {
 				t.Errorf("Do: %v", err)
 				return
@@ -370,7 +441,7 @@ func (e exam) cachedUsage(t *testing.T) {
 func (e exam) figures(t *testing.T, want llm.Usage) {
 	t.Helper()
 	m := e.open(t, []Step{{Text: "Looking.", Calls: []llm.ToolCall{{Name: "docs.search", Args: `{"query":"a"}`}}, Usage: &want}})
-	got := ask(t, m, Request()).Usage
+	got := e.ask(t, m, Request()).Usage
 	want.Cost = Price().Cost(want)
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)

@@ -2,8 +2,10 @@ package llmtest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -33,7 +35,6 @@ type Server struct {
 
 	tb   testing.TB
 	http *httptest.Server
-	gone chan struct{} // closed when the server stops, for steps that hang
 
 	mu    sync.Mutex
 	steps []Step
@@ -43,11 +44,14 @@ type Server struct {
 // NewServer starts a Server that stops with the test.
 func NewServer(tb testing.TB, steps ...Step) *Server {
 	tb.Helper()
-	s := &Server{tb: tb, steps: steps, gone: make(chan struct{})}
-	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
+	running, stop := context.WithCancel(context.Background()) // every request's context ends with it: steps may hang or wait
+	s := &Server{tb: tb, steps: steps}
+	s.http = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+	s.http.Config.BaseContext = func(net.Listener) context.Context { return running }
+	s.http.Start()
 	s.URL = s.http.URL + "/v1"
 	tb.Cleanup(func() {
-		close(s.gone)
+		stop()
 		s.http.Close()
 	})
 	return s
@@ -108,23 +112,32 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case st.HTTP != nil:
 		st.HTTP(w, r, body)
 	case st.Hang:
-		select {
-		case <-r.Context().Done():
-		case <-s.gone:
-		}
+		<-r.Context().Done()
 	default:
 		if problem := d.problem(body); problem != "" {
 			reply(w, 400, d.failure("invalid_request_error", "", problem))
 			return
 		}
-		play(w, d, st)
+		(play{d, body}).step(w, r, st)
 	}
 }
 
-// play answers with what the step says.
-func play(w http.ResponseWriter, d dialect, st Step) {
+// play is what a step is played to: a request in a provider's format.
+type play struct {
+	dialect
+	body []byte
+}
+
+// step answers with what the step says.
+func (d play) step(w http.ResponseWriter, r *http.Request, st Step) {
 	if st.Wait > 0 {
 		w.Header().Set("Retry-After", itoa(int(st.Wait.Seconds())))
+	}
+	if wanted, usage := streamed(d.body); wanted {
+		if events, ok := inEvents(st); ok {
+			stream(r.Context(), w, d.stream(events, usage), events)
+			return
+		}
 	}
 	switch st.Fail {
 	case "":
@@ -147,6 +160,20 @@ func play(w http.ResponseWriter, d dialect, st Step) {
 			return
 		}
 		reply(w, status, d.failure(typ, code, message))
+	}
+}
+
+// inEvents gives the step that a stream plays; a failure that shows before any stream is none.
+func inEvents(st Step) (Step, bool) {
+	switch st.Fail {
+	case "", llm.CutShort:
+		return st, true
+	case llm.Empty:
+		return Step{}, true
+	case llm.Declined:
+		return Step{Refuse: true}, true
+	default:
+		return Step{}, false
 	}
 }
 

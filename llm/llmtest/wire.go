@@ -15,6 +15,8 @@ type dialect interface {
 	// problem says what a real provider would refuse in a request; "" when nothing.
 	problem(body []byte) string
 	answer(Step) []byte
+	// stream gives the same answer in events; usage says whether the request asks for the figures.
+	stream(st Step, usage bool) []frame
 	failure(typ, code, message string) []byte
 	// fails gives the provider's way to fail for a reason; status 0 means a 200 that refuses without words.
 	fails(llm.Reason) (status int, typ, code, message string)
@@ -70,12 +72,16 @@ func (openaiWire) answer(st Step) []byte {
 		"choices": []object{{"index": 0, "message": message, "finish_reason": finish}},
 	}
 	if u := st.Usage; u != nil {
-		out["usage"] = object{
-			"prompt_tokens": u.Input, "completion_tokens": u.Output, "total_tokens": u.Input + u.Output,
-			"prompt_tokens_details": object{"cached_tokens": u.Cached},
-		}
+		out["usage"] = chatUsage(u)
 	}
 	return encode(out)
+}
+
+func chatUsage(u *llm.Usage) object {
+	return object{
+		"prompt_tokens": u.Input, "completion_tokens": u.Output, "total_tokens": u.Input + u.Output,
+		"prompt_tokens_details": object{"cached_tokens": u.Cached},
+	}
 }
 
 func (openaiWire) failure(typ, code, message string) []byte {
@@ -121,7 +127,9 @@ func (openaiWire) problem(body []byte) string {
 				Parameters json.RawMessage
 			}
 		}
-		Choice any `json:"tool_choice"`
+		Choice  any `json:"tool_choice"`
+		Stream  bool
+		Options any `json:"stream_options"`
 	}
 	if err := json.Unmarshal(body, &r); err != nil {
 		return "We could not parse the JSON body of your request: " + err.Error()
@@ -136,6 +144,9 @@ func (openaiWire) problem(body []byte) string {
 	}
 	if r.Choice != nil && len(r.Tools) == 0 {
 		return "'tool_choice' is only allowed when 'tools' are specified"
+	}
+	if r.Options != nil && !r.Stream {
+		return "the 'stream_options' parameter is only allowed when 'stream' is enabled"
 	}
 	return openaiOrder(r.Messages)
 }
@@ -210,12 +221,16 @@ func (anthropicWire) answer(st Step) []byte {
 	}
 	out := object{"id": "msg_1", "type": "message", "role": "assistant", "model": "fake", "content": content, "stop_reason": stop, "stop_sequence": nil}
 	if u := st.Usage; u != nil {
-		out["usage"] = object{
-			"input_tokens": u.Input - u.Cached, "output_tokens": u.Output,
-			"cache_read_input_tokens": u.Cached, "cache_creation_input_tokens": 0,
-		}
+		out["usage"] = messageUsage(u, u.Output)
 	}
 	return encode(out)
+}
+
+func messageUsage(u *llm.Usage, output int) object {
+	return object{
+		"input_tokens": u.Input - u.Cached, "output_tokens": output,
+		"cache_read_input_tokens": u.Cached, "cache_creation_input_tokens": 0,
+	}
 }
 
 func (anthropicWire) failure(typ, _, message string) []byte {

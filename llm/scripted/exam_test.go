@@ -19,8 +19,12 @@ func TestExam(t *testing.T) {
 			r.Steps = append(r.Steps, scriptStep(st))
 		}
 		m := config.Model{Name: "fast", Provider: "openai", ID: "gpt-4o-mini"}
-		return scripted.New(&config.Pack{Models: []config.Model{m}, Rehearsals: []*config.Rehearsal{r}}).Model(m)
-	}, llmtest.Figures, llmtest.Caching, llmtest.Hanging)
+		script := scripted.New(&config.Pack{Models: []config.Model{m}, Rehearsals: []*config.Rehearsal{r}})
+		if pace := steps[0].Pace; pace != nil {
+			script = script.WithPace(pace)
+		}
+		return script.Model(m)
+	}, llmtest.Figures, llmtest.Caching, llmtest.Hanging, llmtest.Breaking)
 }
 
 // scriptStep says in a rehearsal's words what the exam wants answered.

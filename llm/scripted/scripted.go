@@ -10,8 +10,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
+	"unicode"
 
 	"switchboard/config"
 	"switchboard/llm"
@@ -22,7 +24,11 @@ type Script struct {
 	pack   *config.Pack
 	parts  []part
 	hidden [][2]string // values that the runtime masks in what it passes on, with what stands for them
+	pace   Pace
 }
+
+// Pace is asked before each word of an answer that is wanted as a stream, and may wait. Its error ends the answer.
+type Pace func(ctx context.Context) error
 
 // part is one rehearsal with its first message folded.
 type part struct {
@@ -50,6 +56,13 @@ func New(p *config.Pack) *Script {
 	return s
 }
 
+// WithPace gives the same script with a pace of its own. Without one, streams come at once.
+func (s *Script) WithPace(pace Pace) *Script {
+	paced := *s
+	paced.pace = pace
+	return &paced
+}
+
 // Begins says whether a message of this person in this channel begins a rehearsal, if it is the first of its thread.
 func (s *Script) Begins(text, person, channel string) bool {
 	return s.find(llm.Where{First: text, Person: person, Channel: channel}) != nil
@@ -70,18 +83,68 @@ type model struct {
 	name string
 }
 
-// Do plays the step that the request has got to.
+// Do plays the step that the request has got to. A streamed answer comes word by word.
 func (m *model) Do(ctx context.Context, r llm.Request) (llm.Reply, error) {
 	if ctx.Err() != nil {
-		return llm.Reply{}, fmt.Errorf("ask model %s: %w", m.name, context.Cause(ctx))
+		return llm.Reply{}, fmt.Errorf("ask model %s: %w", m.name, ended(ctx))
 	}
 	reply, failed := m.answer(r)
 	if failed != nil {
 		failed.Model, failed.Attempts = m.name, 1
 		return llm.Reply{}, failed
 	}
+	if r.OnText != nil {
+		if err := m.speak(ctx, reply.Text, r.OnText); err != nil {
+			return llm.Reply{}, err
+		}
+	}
 	reply.Model, reply.Attempts, reply.Usage = m.name, 1, estimate(r, reply)
 	return reply, nil
+}
+
+// speak passes a text on word by word, at the script's pace.
+func (m *model) speak(ctx context.Context, text string, give func(string)) error {
+	released := false
+	for word := range words(text) {
+		var err error
+		if m.pace != nil {
+			err = m.pace(ctx)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("ask model %s: %w", m.name, ended(ctx))
+		case err != nil:
+			return &llm.Error{Reason: llm.CutShort, Model: m.name, Attempts: 1, Detail: err.Error(), Released: released, Err: err}
+		}
+		released = true
+		give(word)
+	}
+	return nil
+}
+
+// ended is the context's error and its cause.
+func ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(ctx.Err(), cause) {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return ctx.Err()
+}
+
+// words gives a text in pieces, each with the white space behind it; the first has that before it, too.
+func words(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for text != "" {
+			lead := len(text) - len(strings.TrimLeftFunc(text, unicode.IsSpace))
+			end := len(text)
+			if i := strings.IndexFunc(text[lead:], unicode.IsSpace); i >= 0 {
+				end = len(text) - len(strings.TrimLeftFunc(text[lead+i:], unicode.IsSpace))
+			}
+			if !yield(text[:end]) {
+				return
+			}
+			text = text[end:]
+		}
+	}
 }
 
 func (m *model) answer(r llm.Request) (llm.Reply, *llm.Error) {
