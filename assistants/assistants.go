@@ -29,6 +29,8 @@ type Desk struct {
 	Router     Asker
 	mask       journal.Mask
 	assistants []*Assistant
+	lookups    []lookup
+	rates      tools.Rates // of look-ups
 	index      *docs.Index
 }
 
@@ -94,6 +96,10 @@ func (d *Desk) fill(o Options) error {
 		}
 		contracts[t.Name] = tools.Bound{Contract: t, Do: do}
 	}
+	var err error
+	if d.lookups, err = lookups(d.Pack, contracts); err != nil {
+		return err
+	}
 	for _, a := range d.Pack.Assistants {
 		bound, err := d.bind(a, contracts, o)
 		if err != nil {
@@ -107,7 +113,7 @@ func (d *Desk) fill(o Options) error {
 // Close lets go of the documents' index.
 func (d *Desk) Close() error { return d.index.Close() }
 
-// Mask hides the pack's secrets and every value that it binds.
+// Mask hides the pack's secrets and every value to bind that stands in it; see MaskFor.
 func (d *Desk) Mask() journal.Mask { return d.mask }
 
 func open(t *config.Tool, o Options) (tools.Tool, error) {

@@ -26,6 +26,7 @@ func (l *loader) readBot(d *source, n *yaml.Node) {
 	p.Router.Threshold = defaultThreshold
 	p.Limits.Run = RunLimits{Tokens: defaultTokens, Time: defaultTime, Calls: defaultCalls}
 	p.Retention = defaultRetention
+	p.Slack.Listen = Threads
 	l.bot = d.at(n)
 	if n.Kind != yaml.MappingNode || d.spoiled[n] {
 		d.keysOf(n, l.botTable())
@@ -64,6 +65,8 @@ func (l *loader) botTable() *table {
 			{"limits", object(limits, nil), "", limits.about, "{run: {tokens: 60000}}"},
 			{"links", texts(&p.Links, "list of whole host names", 0, 100, hostName), "none", "Hosts that a reply may link to. Other links are removed.", "[docs.example.com]"},
 			{"retention", period(&p.Retention, 24*time.Hour, 3650*24*time.Hour), "30d", "How long messages, arguments and results are kept. Records of what was done stay.", "30d"},
+			{"slack", object(slackTable(&p.Slack), nil), "", slackTable(&p.Slack).about, "{listen: thread}"},
+			{"reload", object(reloadTable(&p.Reload), nil), "", reloadTable(&p.Reload).about, "{rehearse: true}"},
 			{"example", l.exampleName(), "none", "An example server that is compiled in and that the bot starts beside itself.", "backoffice"},
 		},
 	}
@@ -179,78 +182,6 @@ func (l *loader) modelName(p *string) value {
 		}
 		return ok
 	}}
-}
-
-func (l *loader) scopeEntries() value {
-	return entries("scope variables by name", l.scopeTable(&scopeFile{}), func(d *source, k, v *yaml.Node) bool {
-		s := &scopeFile{ScopeVar: ScopeVar{Name: k.Value, Map: map[string]string{}}}
-		ok := d.fits(k, k.Value, scopeName())
-		d.keysOf(v, l.scopeTable(s))
-		l.scope.define(k.Value, d.at(k))
-		l.pack.Scope = append(l.pack.Scope, s.ScopeVar)
-		return ok
-	})
-}
-
-// scopeFile is a scope variable while it is read.
-type scopeFile struct {
-	ScopeVar
-	from *yaml.Node
-}
-
-func (l *loader) scopeTable(s *scopeFile) *table {
-	from := value{words: says("channel, person, or a list of both in the order they are tried"), read: func(d *source, n *yaml.Node) bool {
-		s.from = n
-		if n.Kind == yaml.ScalarNode {
-			var one string
-			if !choice(&one, []string{"channel", "person"}, nil).read(d, n) {
-				return false
-			}
-			s.From = []string{one}
-			return true
-		}
-		var both []string
-		if !texts(&both, "channel or person", 1, 2, func(d *source, n *yaml.Node, v string) bool {
-			return d.oneOf(n, v, []string{"channel", "person"}, nil)
-		}).read(d, n) {
-			return false
-		}
-		s.From = both
-		return true
-	}}
-	return &table{
-		what:  "a scope variable",
-		about: "One value that tools bind, such as the organisation.",
-		later: map[string]string{"call": "a look-up by a tool", "take": "a look-up by a tool"},
-		keys: []key{
-			{"from", from, required, "What names the value.", "[channel, person]"},
-			{"map", s.entries(), required, "Values by channel id (C…, D…, G…) and person id (U…, W…). A value has at least 4 characters, so that it can be masked wherever it turns up.", "{C0FRONT: org_7, U0ANA: org_7}"},
-		},
-	}
-}
-
-// entries reads the map of a scope variable.
-func (s *scopeFile) entries() value {
-	const short = 4
-	stray := false
-	return entries("values by id", nil, func(d *source, k, v *yaml.Node) bool {
-		kind := "channel"
-		if personForm.MatchString(k.Value) {
-			kind = "person"
-		} else if !channelForm.MatchString(k.Value) {
-			return d.bad(k, fmt.Sprintf("%q is no id of a channel or a person", clip(k.Value)), "use the id, such as C0FRONT or U0ANA; names come with a later version")
-		}
-		if len(s.From) > 0 && !slices.Contains(s.From, kind) && !stray {
-			stray = true
-			return d.bad(s.from, fmt.Sprintf("the map holds the id of a %s (%s), which from does not name", kind, k.Value), "add "+kind+" to from, or leave such ids out")
-		}
-		text, ok := d.text(v)
-		if ok && len([]rune(text)) < short {
-			return d.bad(v, "the value is shorter than 4 characters and could not be masked", "use a longer value")
-		}
-		s.Map[k.Value] = text
-		return ok
-	})
 }
 
 func (l *loader) peopleEntries() value {

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"switchboard/config/expr"
@@ -71,6 +73,11 @@ type Settings struct {
 	OpenAIBase    string // "": the provider's own address
 	AnthropicKey  string
 	AnthropicBase string
+	SlackBot      string // SLACK_BOT_TOKEN: xoxb-…
+	SlackApp      string // SLACK_APP_TOKEN: xapp-…, for Socket Mode
+	SlackSecret   string // SLACK_SIGNING_SECRET, for HTTP mode
+	SlackAPI      string // SLACK_API_URL: of another Slack, ending in a slash; "": Slack's own
+	Addr          string // BOT_ADDR: where health is told, and events are taken in HTTP mode
 }
 
 // StorePath is the path of the SQLite file.
@@ -93,9 +100,29 @@ func ReadSettings(env Environ) (Settings, error) {
 		OpenAIBase:    get("OPENAI_BASE_URL", ""),
 		AnthropicKey:  get("ANTHROPIC_API_KEY", ""),
 		AnthropicBase: get("ANTHROPIC_BASE_URL", ""),
+		SlackBot:      get("SLACK_BOT_TOKEN", ""),
+		SlackApp:      get("SLACK_APP_TOKEN", ""),
+		SlackSecret:   get("SLACK_SIGNING_SECRET", ""),
+		SlackAPI:      get("SLACK_API_URL", ""),
+		Addr:          get("BOT_ADDR", "127.0.0.1:8080"),
 	}
-	return s, errors.Join(checkStore(s.Store), checkLog(s.Log),
-		checkBase("OPENAI_BASE_URL", s.OpenAIBase), checkBase("ANTHROPIC_BASE_URL", s.AnthropicBase))
+	if s.SlackAPI != "" && !strings.HasSuffix(s.SlackAPI, "/") {
+		s.SlackAPI += "/"
+	}
+	return s, errors.Join(checkStore(s.Store), checkLog(s.Log), checkAddr(s.Addr),
+		checkBase("OPENAI_BASE_URL", s.OpenAIBase), checkBase("ANTHROPIC_BASE_URL", s.AnthropicBase), checkBase("SLACK_API_URL", s.SlackAPI))
+}
+
+// checkAddr takes host:port, with a port that is a number; the host may be left out.
+func checkAddr(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("read BOT_ADDR: %q is no host:port; write for example 127.0.0.1:8080, or :8080 for every address of the machine", s)
+	}
+	return nil
 }
 
 func checkStore(s string) error {
@@ -127,7 +154,7 @@ func checkBase(name, s string) error {
 	}
 	u, err := url.Parse(s)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("read %s: it is no plain http or https address; write for example https://models.example.com/v1", name)
+		return fmt.Errorf("read %s: it is no plain http or https address; write for example https://host.example.com/path", name)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func TestM2_ReferencesNeverTellTheirValue(t *testing.T) {
 func TestReadSettings(t *testing.T) {
 	t.Parallel()
 	got, err := ReadSettings(environ(nil))
-	if diff := cmp.Diff(Settings{Store: "sqlite:bot.db", Log: "info"}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(Settings{Store: "sqlite:bot.db", Log: "info", Addr: "127.0.0.1:8080"}, got); diff != "" || err != nil {
 		t.Errorf("defaults: %v (-want +got):\n%s", err, diff)
 	}
 	got, err = ReadSettings(environ(map[string]string{

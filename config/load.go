@@ -42,6 +42,7 @@ type loader struct {
 	*kit
 
 	models, scope, groups, tools, assistants *names
+	residents, rooms                         *names               // of playground.yaml
 	contracts                                map[string]*contract // what was read of each tool of the pack
 	money                                    []Place              // limits in money
 	unpriced                                 map[string]bool      // models whose price could not be read
@@ -104,6 +105,7 @@ func (k *kit) load(fsys fs.FS, o Options) (*Pack, error) {
 	if len(l.problems) > 0 {
 		return nil, l.problems.sorted()
 	}
+	l.pack.populate()
 	l.pack.Digest = digest(l.pack.Files)
 	slices.SortFunc(l.refs, func(a, b Ref) int { return comparePlaces(a.Place, b.Place) })
 	l.pack.refs = l.refs
@@ -119,6 +121,8 @@ func newLoader(k *kit) *loader {
 		groups:     newNames("group of people"),
 		tools:      newNames("tool"),
 		assistants: newNames("assistant"),
+		residents:  newNames("person of playground.yaml"),
+		rooms:      newNames("channel of playground.yaml"),
 		contracts:  map[string]*contract{},
 		unpriced:   map[string]bool{},
 		policies:   map[string]*expr.Env{},
@@ -200,6 +204,9 @@ func (l *loader) readFiles(fsys fs.FS) error {
 	return nil
 }
 
+// rootFiles are those that stand beside the folders.
+func rootFiles() []string { return []string{"bot.yaml", "policy.yaml", "playground.yaml"} }
+
 // folders are those that a pack may have.
 func folders() []string { return []string{"assistants", "tools", "rehearsals", "docs"} }
 
@@ -225,7 +232,7 @@ func (l *loader) belongs(name string) bool {
 	ext := path.Ext(base)
 	switch dir {
 	case "":
-		if base == "bot.yaml" || base == "policy.yaml" {
+		if slices.Contains(rootFiles(), base) {
 			return true
 		}
 	case "assistants/", "tools/", "rehearsals/":
@@ -244,8 +251,8 @@ func (l *loader) belongs(name string) bool {
 func (l *loader) stranger(name, dir, ext string) {
 	mend := "remove it, or move it out of the pack"
 	switch {
-	case dir == "" && expr.Near(name, []string{"bot.yaml", "policy.yaml"}) != "":
-		mend = fmt.Sprintf("did you mean %q?", expr.Near(name, []string{"bot.yaml", "policy.yaml"}))
+	case dir == "" && expr.Near(name, rootFiles()) != "":
+		mend = fmt.Sprintf("did you mean %q?", expr.Near(name, rootFiles()))
 	case (ext == ".yml" || ext == ".json") && dir != "docs/":
 		mend = "rename it to " + strings.TrimSuffix(name, ext) + ".yaml"
 	case under(name, "docs"):
@@ -266,6 +273,7 @@ func (l *loader) parse() {
 		{func(s string) bool { return under(s, "tools") }, l.readTools, func(string) { l.tools.broken = true }},
 		{func(s string) bool { return under(s, "assistants") }, l.readAssistant, l.lostAssistant},
 		{func(s string) bool { return s == "policy.yaml" }, l.readPolicy, func(string) {}},
+		{func(s string) bool { return s == "playground.yaml" }, l.readPlayground, func(string) { l.lostPlayground() }},
 		{func(s string) bool { return under(s, "rehearsals") }, l.readRehearsals, func(string) {}},
 	}
 	for _, k := range kinds {
@@ -293,6 +301,9 @@ func (l *loader) whole() {
 	if !slices.ContainsFunc(l.pack.Files, func(f File) bool { return f.Name == "bot.yaml" }) { // it was too large
 		l.lostBot()
 	}
+	if !slices.ContainsFunc(l.pack.Files, func(f File) bool { return f.Name == "playground.yaml" }) { // it is put together later
+		l.lostPlayground()
+	}
 	if len(l.assistants.defs) == 1 && !l.lost { // none
 		l.report(l.bot, "the pack has no assistant", "add assistants/NAME.yaml")
 	}
@@ -305,7 +316,7 @@ func (l *loader) lostBot() {
 
 // settle reports the names that are wanted and defined nowhere.
 func (l *loader) settle() {
-	for _, ns := range []*names{l.models, l.scope, l.groups, l.tools, l.assistants} {
+	for _, ns := range []*names{l.models, l.scope, l.groups, l.tools, l.assistants, l.residents, l.rooms} {
 		ns.settle(l)
 	}
 	for _, c := range l.contracts {

@@ -40,7 +40,8 @@ func (p *Pack) Model(name string) *Model {
 // Refs lists every reference of the pack to a secret or an address, in the order of the files.
 func (p *Pack) Refs() []Ref { return slices.Clone(p.refs) }
 
-// ScopeOf gives the scope variables that a request of this person in this channel has. Those without a value are left out.
+// ScopeOf gives the scope variables of a request of this person in this channel that stand in the pack. Those without a
+// value are left out, and so are those that a tool looks up.
 func (p *Pack) ScopeOf(channel, person string) map[string]string {
 	out := map[string]string{}
 	for _, s := range p.Scope {
@@ -56,6 +57,26 @@ func (p *Pack) ScopeOf(channel, person string) map[string]string {
 		}
 	}
 	return out
+}
+
+// Resident gives the person of the playground with that id.
+func (p *Pack) Resident(id string) (Resident, bool) {
+	for _, r := range p.Playground.People {
+		if r.ID == id {
+			return r, true
+		}
+	}
+	return Resident{}, false
+}
+
+// Room gives the channel of the playground with that id.
+func (p *Pack) Room(id string) (Room, bool) {
+	for _, r := range p.Playground.Channels {
+		if r.ID == id {
+			return r, true
+		}
+	}
+	return Room{}, false
 }
 
 // Groups names the groups of people that a person is in, by their own id or by that of a group of theirs.

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"time"
 
+	"switchboard/chat"
 	"switchboard/config/expr"
 )
 
@@ -27,6 +28,9 @@ type Pack struct {
 	Links      []string // whole host names that a reply may link to
 	Retention  time.Duration
 	Example    string // an example server that is compiled in; "" for none
+	Slack      Slack
+	Reload     Reload
+	Playground Playground
 	Assistants []*Assistant
 	Tools      []*Tool
 	Policy     Policy
@@ -84,8 +88,68 @@ type Router struct {
 // ScopeVar is a value that the runtime binds to a request by where it comes from; the model can neither see nor set it.
 type ScopeVar struct {
 	Name string
-	From []string          // channel | person, in the order they are tried
-	Map  map[string]string // channel or person id -> value
+	From []string          // channel | person, in the order they are tried; one of them where Call is set
+	Map  map[string]string // channel or person id -> value; empty where Call is set
+	Call *ScopeCall        // nil: Map has the values
+}
+
+// ScopeCall looks a value up for each request: a read of the pack is given the id, and beside it only what it binds.
+type ScopeCall struct {
+	Tool string // without effect
+	Arg  string // its argument that takes the id of the channel or the person
+
+	take *expr.Program
+}
+
+// Slack is how the bot behaves there.
+type Slack struct {
+	Listen   Listen            // in channels that Channels does not name
+	Channels map[string]Listen // by channel id
+	Prompts  []Prompt          // what a new conversation suggests; at most 4
+}
+
+// In gives what the bot listens to in a channel.
+func (s Slack) In(channel string) Listen {
+	if l, ok := s.Channels[channel]; ok {
+		return l
+	}
+	return s.Listen
+}
+
+// Listen says which messages of a channel are for the bot. Direct messages always are.
+type Listen string
+
+// The ways to listen.
+const (
+	Mentions Listen = "mention" // only those that mention it
+	Threads  Listen = "thread"  // also all that is said in threads that it takes part in; the default
+	All      Listen = "all"     // every message
+)
+
+// Prompt is a suggestion to click on.
+type Prompt struct{ Title, Message string }
+
+// Reload says what a changed pack must pass before it takes over, beside being valid.
+type Reload struct{ Rehearse bool }
+
+// Playground is who is in the simulated workspace.
+type Playground struct {
+	People   []Resident
+	Channels []Room
+}
+
+// Resident is a person of the simulated workspace.
+type Resident struct {
+	ID, Name string
+	Kind     chat.Kind
+	Groups   []string // ids, S0…
+}
+
+// Room is a channel of the simulated workspace.
+type Room struct {
+	ID, Name   string
+	Visibility chat.Visibility
+	Members    []string // ids of people; empty: all members
 }
 
 // Group is a named set of ids of people (U…) and groups (S…).

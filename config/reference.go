@@ -21,6 +21,7 @@ drive the parser: ` + "`go test ./config -run TestReference -update`" + `.
 | assistants/NAME.yaml | one assistant each |
 | tools/*.yaml | tools, one file for each server |
 | policy.yaml | who may do what (may be left out) |
+| playground.yaml | who is in the simulated workspace (may be left out) |
 | rehearsals/*.yaml | scripted conversations, which are the offline model too |
 | docs/**.md, .txt | documents for docs.search and docs.fetch |
 | README.md, *.go | for people, and for programs that embed or test the pack; not read |
@@ -42,6 +43,7 @@ block that begins with |. Beside CEL's own functions there are ` + "`days(n)`" +
 		{"assistants/NAME.yaml", l.assistantTable(&Assistant{})},
 		{"tools/*.yaml", l.toolFileTable(&toolFile{})},
 		{"policy.yaml", l.policyTable(&idleRules{})},
+		{"playground.yaml", l.playgroundTable()},
 		{"rehearsals/*.yaml: a list of rehearsals", l.rehearsalTable(&Rehearsal{})},
 		{"{env: NAME} and {file: PATH}", refTable(&Ref{})},
 	} {

@@ -67,8 +67,8 @@ func (l *loader) rehearsalTable(r *Rehearsal) *table {
 		later: map[string]string{"schedule": "scheduled posts"},
 		keys: []key{
 			{"name", text(&r.Name, 200), required, "What it shows.", "the second identical failed call is refused"},
-			{"as", shaped(&r.As, personID()), "anybody", "Person who speaks.", "U0ANA"},
-			{"in", shaped(&r.In, channelID()), "anywhere", "Channel.", "C0FRONT"},
+			{"as", l.resident(&r.As), "anybody", "Person who speaks.", "U0ANA"},
+			{"in", l.room(&r.In), "anywhere", "Channel.", "C0FRONT"},
 			{"at", at, "now", "The moment at which it plays.", `"2026-05-04T10:00:00+02:00"`},
 			{"tools", l.cannedTools(r), "the real server is asked", "What tools answer: a result, a list of results in order (the last one stays), or {fail: KIND} in place of a result; kinds are " + strings.Join(failKinds(), ", ") + ".", "{payments.refund: [{fail: timeout}, {id: r1}]}"},
 			{"script", listOf("list of steps", 1, 200, l.stepTable(&stepFile{}), func(d *source, n *yaml.Node) bool { return l.readStep(d, n, r) }), required, "What is said and answered, in order; the first step is a say.", "[{say: hello}]"},

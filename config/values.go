@@ -63,7 +63,10 @@ var (
 	headerForm  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*$`)
 	personForm  = regexp.MustCompile(`^[UW][A-Z0-9]{2,}$`)
 	memberForm  = regexp.MustCompile(`^[UWS][A-Z0-9]{2,}$`)
-	idForm      = regexp.MustCompile(`^[A-Z][A-Z0-9]+$`) // of anything
+	groupForm   = regexp.MustCompile(`^S[A-Z0-9]{2,}$`)
+	roomForm    = regexp.MustCompile(`^[CG][A-Z0-9]{2,}$`)
+	nameForm    = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,79}$`) // of a channel, Slack: https://docs.slack.dev/reference/methods/conversations.create
+	idForm      = regexp.MustCompile(`^[A-Z][A-Z0-9]+$`)           // of anything
 	channelForm = regexp.MustCompile(`^[CDG][A-Z0-9]{2,}$`)
 	hostForm    = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
 	pathForm    = regexp.MustCompile(`^(/[A-Za-z0-9._~:@!$&'()*+,;=-]*)+$`)
@@ -86,6 +89,12 @@ func headerName() shape { return shape{headerForm, "a header's name", "X-Api-Key
 func personID() shape   { return shape{personForm, "an id of a person", "U0ANA", true} }
 func memberID() shape {
 	return shape{memberForm, "an id of a person (U…) or of a group (S…)", "U0ANA or S0ADM", true}
+}
+func groupID() shape { return shape{groupForm, "an id of a group", "S0FIN", true} }
+func roomID() shape  { return shape{roomForm, "an id of a channel (C… or G…)", "C0FRONT", true} }
+
+func roomName() shape {
+	return shape{nameForm, "a channel's name of a-z, 0-9, - and _", "front-desk", false}
 }
 func channelID() shape { return shape{channelForm, "an id of a channel", "C0FRONT", true} }
 func toolName() shape {

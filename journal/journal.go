@@ -8,6 +8,7 @@ package journal
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"time"
 
 	"switchboard/config"
@@ -34,6 +35,7 @@ const (
 	KindBegun   = "turn.begun"   // Begun
 	KindStep    = "step"         // Step
 	KindRouted  = "turn.routed"  // Routed
+	KindFolded  = "turn.folded"  // Folded
 	KindIntent  = "call.intent"  // Intent
 	KindOutcome = "call.outcome" // Settled
 	KindEnded   = "turn.ended"   // Ended
@@ -50,9 +52,17 @@ type Begun struct {
 
 // Routed says where a turn went. Assistant is empty when nobody took it.
 type Routed struct {
-	Kind       string   `json:"kind"` // chosen | addressed | picked | clarify | none | nobody
+	Kind       string   `json:"kind"` // chosen | addressed | picked | clarify | none | nobody | stale
 	Assistant  string   `json:"assistant,omitempty"`
 	Confidence *float64 `json:"confidence,omitempty"` // nil: no model was asked
+	By         string   `json:"by,omitempty"`         // picked, stale: whose choice it was; the turn is its asker's all the same
+}
+
+// Folded says that another message became part of the turn, before the reply of that round.
+type Folded struct {
+	Key   string `json:"key"` // of the message
+	Round int    `json:"round"`
+	Text  string `json:"-"` // as the model read it; empty once retention took it
 }
 
 // Step is one model call, the router's included.
@@ -98,6 +108,7 @@ type Settled struct {
 type Ended struct {
 	Outcome string `json:"outcome"`
 	MS      int64  `json:"ms"`
+	By      string `json:"by,omitempty"` // who stopped it
 }
 
 // Words is the content of a call's intent: what the model wrote, with secrets and bound values masked.
@@ -115,10 +126,18 @@ type Answer struct {
 	Reason string `json:"reason,omitempty"` // in words, for every outcome but ok
 }
 
-// Reply is the content of a round: what the model answered. Final: no tools were offered for it.
+// Reply is the content of a round: what the model answered. Final: no tools were offered for it. Heard is what the messages
+// said that were folded in before it, in the order of their events.
 type Reply struct {
 	llm.Reply
-	Final bool `json:"final,omitempty"`
+	Final bool     `json:"final,omitempty"`
+	Heard []string `json:"heard,omitempty"`
+}
+
+// Feedback is what the people who rated a turn think of it.
+type Feedback struct {
+	Good int `json:"good"`
+	Bad  int `json:"bad"`
 }
 
 // Call is a tool call put together from its events and contents. Words and Answer are empty once retention took them.
@@ -168,3 +187,9 @@ func fullKey(turn string, seq int) string   { return fmt.Sprintf("%s/full/%05d",
 func roundKey(turn string, n int) string    { return fmt.Sprintf("%s/round/%03d", turn, n) }
 func messageKey(turn string) string         { return turn + "/message" }
 func replyKey(turn string) string           { return turn + "/reply" }
+func seenKey(turn string) string            { return turn + "/seen" }
+func feedbackKey(turn, person string) string {
+	return turn + "/" + feedbackName + url.PathEscape(person)
+}
+
+const feedbackName = "feedback/"

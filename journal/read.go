@@ -21,16 +21,20 @@ type Turn struct {
 	Calls   []Call // by number
 	Routed  *Routed
 	Ended   *Ended
+	Folded  []*Folded // messages that became part of it, in order
 	Message string
+	Seen    []byte // what the turn has put into Recorder.Seen
 	Reply   string
 	Rounds  []Reply // stored model replies, by round
+	Rated   Feedback
 }
 
-// Entry is a line of the trace: a model call, or a tool call by its number.
+// Entry is a line of the trace: a model call, a message that was folded in, or a tool call by its number.
 type Entry struct {
-	At   time.Time
-	Step *Step
-	Call int // the call's number where Step is nil
+	At     time.Time
+	Step   *Step
+	Folded *Folded
+	Call   int // the call's number where the others are nil
 }
 
 // Reader is what reading the record needs of a store.
@@ -77,6 +81,13 @@ func (t *Turn) apply(e store.Event) error {
 		return json.Unmarshal(e.Meta, &t.Routed)
 	case KindEnded:
 		return json.Unmarshal(e.Meta, &t.Ended)
+	case KindFolded:
+		var f Folded
+		if err := json.Unmarshal(e.Meta, &f); err != nil {
+			return err
+		}
+		t.Folded = append(t.Folded, &f)
+		t.Entries = append(t.Entries, Entry{At: e.At, Folded: &f})
 	case KindStep:
 		var s Step
 		if err := json.Unmarshal(e.Meta, &s); err != nil {
@@ -121,6 +132,14 @@ func (t *Turn) fill(c store.Content) error {
 		t.Message = string(c.Value)
 	case name == "reply":
 		t.Reply = string(c.Value)
+	case name == "seen":
+		t.Seen = c.Value
+	case strings.HasPrefix(name, feedbackName):
+		var r rating
+		if err := json.Unmarshal(c.Value, &r); err != nil {
+			return err
+		}
+		t.Rated.add(r)
 	case scan(name, "round/%d", &n):
 		if n != len(t.Rounds) { // contents come by key, so a gap means that retention took the earlier ones
 			return nil
@@ -129,6 +148,7 @@ func (t *Turn) fill(c store.Content) error {
 		if err := json.Unmarshal(c.Value, &r); err != nil {
 			return err
 		}
+		t.heard(n, r.Heard)
 		t.Rounds = append(t.Rounds, r)
 	case strings.HasSuffix(name, "/words") && scan(name, "call/%d/words", &n):
 		if call := t.Call(n); call != nil {
@@ -140,6 +160,15 @@ func (t *Turn) fill(c store.Content) error {
 		}
 	}
 	return nil
+}
+
+// heard gives the messages that were folded in before a round their words.
+func (t *Turn) heard(round int, texts []string) {
+	for _, f := range t.Folded {
+		if f.Round == round && len(texts) > 0 {
+			f.Text, texts = texts[0], texts[1:]
+		}
+	}
 }
 
 func scan(s, format string, n *int) bool {

@@ -112,15 +112,25 @@ func (r *Recorder) Message(b *store.Batch, text string) {
 	r.Content(b, messageKey(r.turn), r.mask.Text(text))
 }
 
+// Seen keeps what the turn knows of its message beside the text, as JSON that is the turn's own.
+func (r *Recorder) Seen(b *store.Batch, value any) { r.Content(b, seenKey(r.turn), value) }
+
 // Reply keeps what was answered.
 func (r *Recorder) Reply(b *store.Batch, text string) { r.Content(b, replyKey(r.turn), text) }
 
 // Step stages a model call. It becomes durable with the turn's next commit.
 func (r *Recorder) Step(s Step) { r.Stage(func(b *store.Batch) { r.Event(b, KindStep, s) }) }
 
-// Round stages a model's reply, which must be durable before the first call that it asks for.
-func (r *Recorder) Round(n int, reply Reply) {
-	r.Stage(func(b *store.Batch) { r.Content(b, roundKey(r.turn, n), reply) })
+// Round stages a model's reply, which must be durable before the first call that it asks for, and the messages that it has
+// answered beside the turn's own.
+func (r *Recorder) Round(n int, reply Reply, folded []Folded) {
+	r.Stage(func(b *store.Batch) {
+		for _, f := range folded {
+			reply.Heard = append(reply.Heard, f.Text)
+			r.Event(b, KindFolded, f)
+		}
+		r.Content(b, roundKey(r.turn, n), reply)
+	})
 }
 
 // Intend makes a call's intent durable, before anything of it is dispatched. A call that is settled at once brings both.

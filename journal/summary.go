@@ -4,7 +4,8 @@ import (
 	"encoding/json"
 )
 
-// Summary is a turn as programs read it (bot chat --json, bot runs --json): every key is always there, null when absent.
+// Summary is a turn as programs read it (bot chat --json, bot runs --json): every key but the last four is always there,
+// null when absent.
 type Summary struct {
 	Turn       string        `json:"turn"`
 	Run        *string       `json:"run"`
@@ -18,6 +19,12 @@ type Summary struct {
 	Reply      *string       `json:"reply"`
 	Usage      UsageSummary  `json:"usage"`
 	MS         int64         `json:"ms"`
+
+	// What few turns have is left out by all others.
+	PickedBy  *string  `json:"picked_by,omitempty"`  // whose answer to the router's question it took up
+	StoppedBy *string  `json:"stopped_by,omitempty"` // who wanted it to end
+	Folded    []string `json:"folded,omitempty"`     // what was said meanwhile and answered with it; empty texts once retention took them
+	Feedback  Feedback `json:"feedback,omitzero"`
 }
 
 // CallSummary is one tool call. Args is a JSON value, or the text that the model wrote where that was no JSON object.
@@ -67,16 +74,21 @@ const OutcomeClarify = "clarify"
 
 // Summarise draws the summary of a turn.
 func Summarise(t Turn) Summary {
-	s := Summary{Turn: t.Turn, Rounds: t.OfferedRounds(), Calls: []CallSummary{}, Steps: []StepSummary{}, Reply: text(t.Reply)}
+	s := Summary{
+		Turn: t.Turn, Rounds: t.OfferedRounds(), Calls: []CallSummary{}, Steps: []StepSummary{}, Reply: text(t.Reply), Feedback: t.Rated,
+	}
+	for _, f := range t.Folded {
+		s.Folded = append(s.Folded, f.Text)
+	}
 	if t.Routed != nil {
-		s.Confidence = t.Routed.Confidence
+		s.Confidence, s.PickedBy = t.Routed.Confidence, text(t.Routed.By)
 		if t.Routed.Assistant != "" && t.Routed.Kind != OutcomeClarify {
 			run := RunID(t.Turn)
 			s.Run, s.Assistant = &run, &t.Routed.Assistant
 		}
 	}
 	if t.Ended != nil {
-		s.Outcome, s.MS = Word(t.Ended.Outcome), t.Ended.MS
+		s.Outcome, s.MS, s.StoppedBy = Word(t.Ended.Outcome), t.Ended.MS, text(t.Ended.By)
 	}
 	if s.Outcome == OutcomeClarify {
 		s.Question = s.Reply

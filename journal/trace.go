@@ -27,20 +27,32 @@ func Draw(w io.Writer, t Turn) error {
 		d.line("         routed   %s", routedWords(*t.Routed))
 	}
 	for _, e := range t.Entries {
-		if e.Step != nil {
+		switch {
+		case e.Step != nil:
 			d.step(e.At, id, *e.Step)
-		} else if c := t.Call(e.Call); c != nil {
-			d.call(id, *c)
+		case e.Folded != nil:
+			d.line("%s %s -  folded: %s", clock(e.At), id, or(clip(e.Folded.Text, 200), "(no longer kept)"))
+		default:
+			if c := t.Call(e.Call); c != nil {
+				d.call(id, *c)
+			}
 		}
 	}
 	switch {
 	case t.Ended != nil:
-		d.line("         ended    %s, %d ms, %d tokens, %.6f USD", t.Ended.Outcome, t.Ended.MS, t.Usage().Input+t.Usage().Output, t.Usage().Cost.Dollars())
+		by := ""
+		if t.Ended.By != "" {
+			by = " by " + t.Ended.By
+		}
+		d.line("         ended    %s%s, %d ms, %d tokens, %.6f USD", t.Ended.Outcome, by, t.Ended.MS, t.Usage().Input+t.Usage().Output, t.Usage().Cost.Dollars())
 	default:
 		d.line("         ended    not yet")
 	}
 	if t.Reply != "" {
 		d.line("         replied  %q", clip(t.Reply, 400))
+	}
+	if words := t.Rated.String(); words != "" {
+		d.line("         feedback: %s", words)
 	}
 	return d.err
 }
@@ -143,6 +155,9 @@ func onlyList(m map[string]any) ([]any, bool) {
 	return found, n == 1
 }
 
+// RoutedStale is the kind of routing where a choice came too late.
+const RoutedStale = "stale"
+
 func routedWords(r Routed) string {
 	sure := ""
 	if r.Confidence != nil {
@@ -151,8 +166,12 @@ func routedWords(r Routed) string {
 	switch {
 	case r.Kind == OutcomeClarify:
 		return "a question to the person" + sure
+	case r.Kind == RoutedStale:
+		return "to nobody: " + r.By + " picked an answer to a question that was over"
 	case r.Assistant == "":
 		return "to nobody" + sure
+	case r.By != "":
+		return r.Assistant + " (" + r.Kind + " by " + r.By + ")"
 	default:
 		return r.Assistant + " (" + r.Kind + sure + ")"
 	}

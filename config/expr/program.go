@@ -121,6 +121,18 @@ func ByName(pick string, forms map[string]*Program) *Program {
 	return p
 }
 
+// Short says whether the value can be a text or a whole number; if not, what it is instead, in words.
+func (p *Program) Short() (instead string, ok bool) {
+	switch p.out.Kind() {
+	case types.StringKind, types.IntKind, types.UintKind, types.DynKind:
+		return "", true
+	case types.DoubleKind:
+		return "a number with a fraction", false
+	default:
+		return typeName(p.out), false
+	}
+}
+
 // Source is the text of the expression.
 func (p *Program) Source() string { return p.src }
 

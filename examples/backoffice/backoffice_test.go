@@ -382,7 +382,7 @@ func TestOrganisationsCannotSeeEachOther(t *testing.T) {
 	t.Parallel()
 	full, alone := start(t, Options{}), start(t, Options{})
 	const mine, other = "org_7", "org_9"
-	tables := []string{"orgs", "courts", "prices", "hours", "closed_days", "staff", "members", "segments", "segment_members", "bookings", "messages", "deliveries", "figures", "documents", "counters"}
+	tables := []string{"orgs", "courts", "prices", "hours", "closed_days", "staff", "members", "segments", "segment_members", "bookings", "messages", "deliveries", "figures", "documents", "counters", "pages", "images", "themes", "accounts", "classes"}
 	for _, table := range tables {
 		if _, err := alone.s.Exec(t.Context(), "DELETE FROM "+table+" WHERE org = ?", other); err != nil {
 			t.Fatal(err)
@@ -390,6 +390,7 @@ func TestOrganisationsCannotSeeEachOther(t *testing.T) {
 	}
 	ids := rapid.SampledFrom([]string{
 		"m_7101", "m_9101", "m_9102", "b_7001", "b_9001", "b_9002", "msg_7002", "msg_9001", "msg_9002", "s_7001", "s_9002", "seg_team", "house-rules",
+		"p_7001", "p_7006", "p_9001", "p_9006", "img_7001", "img_9001", "U0MIA", "U0OMAR", "yoga",
 		"org_9", "Southside", "1", "2", "4", "saturday", "weekend", "club", "2026-05-05", "' OR org='org_9", "%", "org_7&org=org_9", "",
 	})
 	values := map[string]*rapid.Generator[string]{
@@ -399,10 +400,13 @@ func TestOrganisationsCannotSeeEachOther(t *testing.T) {
 		"what": rapid.SampledFrom([]string{"courts", "hours", "members"}), "since": rapid.Just("2026-05-02"), "opens": rapid.Just("07:00"), "closes": rapid.Just("21:00"),
 		"source": rapid.SampledFrom([]string{"all", "shop"}), "band": rapid.SampledFrom([]string{"weekend", "weekday_day"}), "role": rapid.Just("coach"), "area": rapid.SampledFrom([]string{"club", "pool"}),
 		"to_whom": rapid.SampledFrom([]string{"seg_team", "m_7101", "m_9101"}), "status": rapid.SampledFrom([]string{"draft", "sent"}),
+		"slug": rapid.SampledFrom([]string{"home", "summer-camp", "club-evening"}), "colour": rapid.SampledFrom([]string{"green", "pink"}), "font": rapid.Just("round"),
+		"weekday": rapid.SampledFrom([]string{"tuesday", "friday"}),
 	}
 	bodies := map[string][]string{
 		"/hours/{weekday}": {"since", "opens", "closes"}, "/closed_days": {"day", "area", "reason"}, "/staff/{person}/role": {"role"},
 		"/bookings": {"member", "day", "start"}, "/bookings/{booking}/move": {"day", "start"}, "/messages": {"to", "subject", "text"}, "/messages/{message}": {"subject", "text"},
+		"/pages": {"slug", "title", "text"}, "/pages/{page}": {"title", "text"}, "/pages/{page}/image": {"image"}, "/theme": {"colour", "font"}, "/my/bookings": {"member", "day", "start"},
 	}
 	before := dump(t, full, tables, other)
 	doors := routes()
@@ -459,7 +463,7 @@ func buildRequest(t *rapid.T, door route, org string, fields []string, value fun
 			object[f] = value(f)
 		}
 		switch door.path {
-		case "/bookings", "/bookings/{booking}/move":
+		case "/bookings", "/bookings/{booking}/move", "/my/bookings":
 			object["court"] = rapid.IntRange(1, 4).Draw(t, "court")
 		case "/prices/{court}/{band}":
 			object["cents"] = rapid.IntRange(-1, 5000).Draw(t, "cents")

@@ -46,6 +46,23 @@ func routes() []route {
 		{"GET", "/metrics/compare", []string{"metric", "from", "to", "with_from", "with_to"}, compare},
 		{"GET", "/metrics/top", []string{"what", "from", "to"}, top},
 
+		{"GET", "/pages", nil, listPages},
+		{"POST", "/pages", nil, createPage},
+		{"GET", "/pages/{page}", nil, getPage},
+		{"PUT", "/pages/{page}", nil, updatePage},
+		{"POST", "/pages/{page}/publish", nil, publishPage},
+		{"PUT", "/pages/{page}/image", nil, placeImage},
+		{"GET", "/images", []string{"q"}, searchImages},
+		{"PUT", "/theme", nil, setTheme},
+
+		{"GET", "/accounts/{account}", nil, findAccount},
+		{"GET", "/my/bookings", []string{"member", "from"}, myBookings},
+		{"GET", "/my/slots", []string{"member", "day", "court"}, myFree},
+		{"POST", "/my/bookings", nil, myBooking},
+		{"DELETE", "/my/bookings/{booking}", []string{"member"}, cancelMine},
+		{"GET", "/club/hours", []string{"day"}, clubHours},
+		{"GET", "/club/classes", []string{"q", "weekday"}, listClasses},
+
 		{"GET", "/documents", []string{"q"}, findDocuments},
 		{"GET", "/documents/{document}", nil, getDocument},
 	}

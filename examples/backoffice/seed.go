@@ -29,6 +29,13 @@ CREATE TABLE IF NOT EXISTS deliveries (org TEXT, message TEXT, member TEXT, stat
 CREATE TABLE IF NOT EXISTS figures (org TEXT, day TEXT, courts INTEGER NOT NULL, memberships INTEGER NOT NULL, shop INTEGER NOT NULL,
 	booked INTEGER NOT NULL, slots INTEGER NOT NULL, joined INTEGER NOT NULL, left_on INTEGER NOT NULL, active INTEGER NOT NULL, PRIMARY KEY (org, day)) STRICT;
 CREATE TABLE IF NOT EXISTS documents (org TEXT, document TEXT, title TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (org, document)) STRICT;
+CREATE TABLE IF NOT EXISTS pages (org TEXT, page TEXT, slug TEXT NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, image TEXT NOT NULL,
+	live_title TEXT NOT NULL, live_text TEXT NOT NULL, live_image TEXT NOT NULL, version INTEGER NOT NULL, published_at TEXT NOT NULL, PRIMARY KEY (org, page)) STRICT;
+CREATE TABLE IF NOT EXISTS images (org TEXT, image TEXT, about TEXT NOT NULL, width INTEGER NOT NULL, height INTEGER NOT NULL, PRIMARY KEY (org, image)) STRICT;
+CREATE TABLE IF NOT EXISTS themes (org TEXT PRIMARY KEY, colour TEXT NOT NULL, font TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS accounts (org TEXT, account TEXT, member TEXT NOT NULL, PRIMARY KEY (org, account)) STRICT;
+CREATE TABLE IF NOT EXISTS classes (org TEXT, class TEXT, name TEXT NOT NULL, weekday TEXT NOT NULL, start INTEGER NOT NULL, minutes INTEGER NOT NULL,
+	coach TEXT NOT NULL, places INTEGER NOT NULL, taken INTEGER NOT NULL, PRIMARY KEY (org, class)) STRICT;
 CREATE TABLE IF NOT EXISTS counters (org TEXT, kind TEXT, last INTEGER NOT NULL, PRIMARY KEY (org, kind)) STRICT;
 CREATE TABLE IF NOT EXISTS answers (org TEXT, name TEXT, digest TEXT NOT NULL, body TEXT NOT NULL, at TEXT NOT NULL, PRIMARY KEY (org, name)) STRICT;
 `
@@ -40,14 +47,15 @@ type club struct {
 	courts    int
 	members   int
 	opens     string
-	cents     int // an hour on court 1 on a weekday morning
-	day       int // figures: a usual weekday's cents on the courts
+	cents     int            // an hour on court 1 on a weekday morning
+	day       int            // figures: a usual weekday's cents on the courts
+	accounts  map[string]int // of the chat: which of the known members has it, from 0
 }
 
 func clubs() []club {
 	return []club{
-		{org: "org_7", name: "Northside Club", first: 7000, courts: 4, members: 236, opens: "08:00", cents: 1400, day: 61_300},
-		{org: "org_9", name: "Southside Club", first: 9000, courts: 3, members: 84, opens: "09:00", cents: 1100, day: 24_700},
+		{org: "org_7", name: "Northside Club", first: 7000, courts: 4, members: 236, opens: "08:00", cents: 1400, day: 61_300, accounts: map[string]int{"U0MIA": 0, "U0TOM": 2}},
+		{org: "org_9", name: "Southside Club", first: 9000, courts: 3, members: 84, opens: "09:00", cents: 1100, day: 24_700, accounts: map[string]int{"U0OMAR": 4}},
 	}
 }
 
@@ -90,6 +98,8 @@ func seed(ctx context.Context, db *sql.DB) error {
 			s.mail(c)
 			s.figures(c)
 			s.documents(c)
+			s.site(c)
+			s.lessons(c)
 		}
 	}
 	if s.err != nil {
@@ -100,7 +110,7 @@ func seed(ctx context.Context, db *sql.DB) error {
 
 func (s *seeder) settings(c club) {
 	s.add("orgs", c.org, c.name, "Europe/Madrid", "EUR")
-	for _, kind := range []string{"b", "msg"} {
+	for _, kind := range []string{"b", "msg", "p"} {
 		s.add("counters", c.org, kind, c.first+500)
 	}
 	surfaces := []string{"clay", "clay", "hard", "padel"}
@@ -243,4 +253,51 @@ func (s *seeder) documents(c club) {
 		c.name+" may bring one guest a day, who pays 5 euros at the desk.")
 	s.add("documents", c.org, "sauna", "Sauna", "The sauna of "+c.name+" is open to adults from 17:00 until half an hour before closing. Towels are needed, swimwear is not worn.")
 	s.add("documents", c.org, "lost-property", "Lost property", "Things that are found are kept at the desk of "+c.name+" for four weeks and then given to the Red Cross.")
+}
+
+// site seeds the club's web pages and pictures: five pages that are published, and one that nobody has seen yet.
+func (s *seeder) site(c club) {
+	s.add("themes", c.org, "blue", "plain")
+	pictures := []string{
+		"Children at the summer camp, on the clay courts", "Court 1 in the evening light", "The league team after a win", "The sauna",
+		"A coach with two juniors", "The terrace of the club house", "Summer camp: lunch under the trees", "The front desk",
+	}
+	for i, about := range pictures {
+		s.add("images", c.org, fmt.Sprintf("img_%d", c.first+i+1), about, 1600, 900+100*(i%3))
+	}
+	for i, v := range [][3]string{
+		{"home", c.name, "Welcome to " + c.name + ". Tennis and padel for everybody, since 1974."},
+		{"opening-hours", "Opening hours", "We are open every day; see the hours of today at the door."},
+		{"prices", "Prices", "An hour on court 1 costs from " + euros(c.cents) + "."},
+		{"courts", "Our courts", fmt.Sprintf("We have %d courts.", c.courts)},
+		{"contact", "Contact", "Come to the front desk of " + c.name + ", or call."},
+	} {
+		image := fmt.Sprintf("img_%d", c.first+i+2)
+		s.add("pages", c.org, fmt.Sprintf("p_%d", c.first+i+1), v[0], v[1], v[2], image, v[1], v[2], image, 1, "2026-01-15T09:00:00Z")
+	}
+	s.add("pages", c.org, fmt.Sprintf("p_%d", c.first+6), "club-evening", "Club evening", "Food and music on the terrace.", "", "", "", "", 0, "")
+}
+
+// lessons seeds the weekly classes, and which members have an account of the chat.
+func (s *seeder) lessons(c club) {
+	for i, v := range []struct {
+		name, weekday, coach string
+		start, minutes       int
+		places, taken        int
+	}{
+		{"Yoga", "tuesday", "Ines Garcia", 18 * 60, 60, 14, 9},
+		{"Yoga", "thursday", "Ines Garcia", 9 * 60, 75, 14, 14},
+		{"Tennis for beginners", "wednesday", "Lucy Hale", 17 * 60, 90, 8, 5},
+		{"Padel evening", "friday", "Lucy Hale", 19 * 60, 120, 12, 7},
+		{"Juniors", "saturday", "Hugo Keller", 10 * 60, 90, 16, 12},
+	} {
+		start := v.start
+		if c.opens == "09:00" { // the smaller club begins an hour later
+			start += 60
+		}
+		s.add("classes", c.org, fmt.Sprintf("c_%d", c.first+i+1), v.name, v.weekday, start, v.minutes, v.coach, v.places, v.taken)
+	}
+	for account, who := range c.accounts {
+		s.add("accounts", c.org, account, fmt.Sprintf("m_%d", c.first+101+who))
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"switchboard/chat"
 	"switchboard/config"
 	"switchboard/examples/backoffice"
 
@@ -39,7 +40,7 @@ func TestPackHasNoProblemsAndNeedsOnlyTheBackOffice(t *testing.T) {
 	}
 }
 
-func TestFiveNarrowAssistants(t *testing.T) {
+func TestEightNarrowAssistants(t *testing.T) {
 	t.Parallel()
 	p := load(t)
 	got := map[string]int{}
@@ -49,7 +50,7 @@ func TestFiveNarrowAssistants(t *testing.T) {
 			t.Errorf("%s has %d tools", a.Name, len(a.Tools))
 		}
 	}
-	want := map[string]int{"configuration": 8, "bookings": 8, "communication": 8, "insights": 8, "help": 6}
+	want := map[string]int{"configuration": 8, "bookings": 8, "communication": 8, "insights": 8, "help": 6, "website": 10, "member-bookings": 8, "member-desk": 6}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rounds (-want +got):\n%s", diff)
 	}
@@ -81,16 +82,77 @@ func TestM2_ModelCanNeitherSeeNorSetTheOrganisation(t *testing.T) {
 		if tool.Bind["org"] != "org" {
 			t.Errorf("%s does not bind the organisation: %v", tool.Name, tool.Bind)
 		}
-		if strings.Contains(string(tool.Shown), `"org"`) {
-			t.Errorf("%s shows the organisation: %s", tool.Name, tool.Shown)
+		mine := strings.HasPrefix(tool.Name, "my.")
+		if mine != (tool.Bind["member"] == "member") {
+			t.Errorf("%s binds %v: the tools for members bind the member, and no others do", tool.Name, tool.Bind)
 		}
-		if err := tool.CheckArgs(map[string]any{"org": "org_9", "why": "look", "expects": "rows"}); err == nil {
-			t.Errorf("%s takes an organisation from the model", tool.Name)
+		for arg, value := range map[string]string{"org": "org_9", "member": "m_7103"} {
+			if tool.Bind[arg] == "" {
+				continue
+			}
+			if strings.Contains(string(tool.Shown), `"`+arg+`"`) {
+				t.Errorf("%s shows %s: %s", tool.Name, arg, tool.Shown)
+			}
+			if err := tool.CheckArgs(map[string]any{arg: value, "why": "look", "expects": "rows"}); err == nil {
+				t.Errorf("%s takes %s from the model", tool.Name, arg)
+			}
 		}
 	}
-	for channel, want := range map[string]string{"C0FRONT": "org_7", "C0NORTH": "org_9", "C0OTHER": ""} {
-		if got := p.ScopeOf(channel, "U0TOM")["org"]; got != want {
+	for channel, want := range map[string]string{"C0FRONT": "org_7", "C0MEMBERS": "org_7", "C0NORTH": "org_9", "C0OTHER": ""} {
+		if got := p.ScopeOf(channel, "U0GIL")["org"]; got != want {
 			t.Errorf("the organisation of %s is %q, want %q", channel, got, want)
+		}
+	}
+	for person, want := range map[string]string{"U0ANA": "org_7", "U0TOM": "org_7", "U0OMAR": "org_9"} {
+		if got := p.ScopeOf("D0ANY", person)["org"]; got != want {
+			t.Errorf("the organisation of %s in a direct message is %q, want %q", person, got, want)
+		}
+	}
+}
+
+// TestR2_MembersSeeOnlyTheirAssistantsAndStaffOnlyTheirs holds who may use what to the two sides of the desk.
+func TestR2_MembersSeeOnlyTheirAssistantsAndStaffOnlyTheirs(t *testing.T) {
+	t.Parallel()
+	p := load(t)
+	members := []string{"member-bookings", "member-desk"}
+	for person, want := range map[string][]string{
+		"U0ANA": {"bookings", "communication", "configuration", "help", "insights", "website"}, "U0MGR": {"help", "insights"}, "U0BEN": {"help"},
+		"U0MIA": members, "U0TOM": members, "U0OMAR": members, "U0GIL": nil, "U0EVA": nil,
+	} {
+		r, ok := p.Resident(person)
+		if !ok {
+			t.Errorf("%s is not in the playground", person)
+		}
+		groups := p.Groups(chat.Person{ID: person, Kind: r.Kind})
+		var got []string
+		for _, a := range p.Assistants {
+			if slices.ContainsFunc(a.OpenTo, func(who string) bool {
+				return slices.Contains(groups, who) || who == config.Everyone && r.Kind == chat.Member
+			}) {
+				got = append(got, a.Name)
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", person, diff)
+		}
+	}
+	if docs := p.Assistant("help").Docs; slices.ContainsFunc(p.Docs, func(d config.Doc) bool {
+		return strings.HasPrefix(d.Name, "members/") && slices.ContainsFunc(docs, func(pattern string) bool { return config.DocMatches(pattern, d.Name) })
+	}) {
+		t.Errorf("help reads what is written for members: %v", docs)
+	}
+}
+
+// TestPromptsAreRehearsed makes sure that what is suggested can be played offline, wherever Ana or a member clicks on it.
+func TestPromptsAreRehearsed(t *testing.T) {
+	t.Parallel()
+	p := load(t)
+	for _, prompt := range p.Slack.Prompts {
+		if !slices.ContainsFunc(p.Rehearsals, func(r *config.Rehearsal) bool {
+			return r.In == "" && config.Fold(r.Steps[0].Say) == config.Fold(prompt.Message)
+		}) {
+			t.Errorf("nobody rehearses %q in every channel", prompt.Message)
 		}
 	}
 }
@@ -125,6 +187,12 @@ func TestToolsFitTheBackOffice(t *testing.T) {
 		"metrics.revenue": march, "metrics.occupancy": march, "metrics.memberships": march,
 		"metrics.compare": {"metric": "revenue", "from": "2026-03-01", "to": "2026-03-31", "with_from": "2026-02-01", "with_to": "2026-02-28"},
 		"metrics.top":     {"what": "hours", "from": "2026-05-04", "to": "2026-05-10"},
+		"pages.list":      {}, "pages.get": {"page": "p_7001"}, "pages.create": {"slug": "summer-camp", "title": "Camp", "text": "In July."},
+		"pages.update": {"page": "p_7002", "title": "Hours"}, "pages.publish": {"page": "p_7006"}, "pages.theme": {"colour": "clay", "font": "serif"},
+		"images.search": {"q": "camp"}, "images.place": {"page": "p_7001", "image": "img_7001"},
+		"members.by_slack": {"slack_id": "U0MIA"}, "my.bookings": {"from": "2026-05-04"}, "my.free": {"day": "2026-05-10", "court": int64(2)},
+		"my.book": {"court": int64(2), "day": "2026-05-10", "start": "10:00"}, "my.cancel": {"booking": "b_7001"},
+		"club.hours": {"day": "2026-05-10"}, "club.classes": {"weekday": "tuesday"},
 	}
 	for _, tool := range p.Tools {
 		if tool.HTTP == nil {
@@ -165,6 +233,9 @@ func TestToolsFitTheBackOffice(t *testing.T) {
 func ask(t *testing.T, s *backoffice.Server, tool *config.Tool, args map[string]any) (int, []byte) {
 	t.Helper()
 	left := map[string]any{"org": "org_7"}
+	if tool.Bind["member"] != "" {
+		left["member"] = "m_7103" // Tom Becker
+	}
 	path := tool.HTTP.Path
 	for k, v := range args {
 		text, err := json.Marshal(v)
