@@ -49,13 +49,63 @@ type Thread struct {
 
 // Message is one thing that a person said to the bot.
 type Message struct {
-	// Key names the message for ever, whatever ids and retries it comes with: msg:team:channel:ts.
-	Key     string    `json:"key"`
-	Thread  Thread    `json:"thread"`
-	Channel Channel   `json:"channel"`
-	From    Person    `json:"from"`
-	Text    string    `json:"text"`
+	// Key names the message for ever, whatever ids and retries it comes with: msg:team:channel:ts, or
+	// click:card:person:action_ts for a choice that was clicked.
+	Key     string  `json:"key"`
+	ID      string  `json:"id,omitempty"` // what the surface calls it within its channel: Slack's ts
+	Thread  Thread  `json:"thread"`
+	Channel Channel `json:"channel"`
+	From    Person  `json:"from"`
+	Text    string  `json:"text"`
+	Files   []File  `json:"files,omitempty"`
+	Pick    *Pick   `json:"pick,omitempty"` // a click on one of the bot's buttons says it
+	// Unasked: nobody addressed the bot, it reads along. To somebody whom it does not serve it says nothing then.
+	Unasked bool      `json:"unasked,omitempty"`
 	At      time.Time `json:"at"`
+}
+
+// Pick is a choice that was clicked: Card is the turn whose reply offered it, Value the value of its Button.
+type Pick struct {
+	Card  string `json:"card"`
+	Value string `json:"value"`
+}
+
+// File is something that came with a message. Text is what it says, as far as the bot can read it and takes it in; Note
+// says for people why there is no more of it.
+type File struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Type string `json:"type"` // media type, as the surface says it: not to be trusted
+	Size int64  `json:"size"`
+	URL  string `json:"url,omitempty"`
+	Text string `json:"text,omitempty"`
+	Note string `json:"note,omitempty"`
+}
+
+// Said is something that stands in a thread and was not said to the bot: information, never an order to it. Bot marks the
+// bot's own words; what other bots say is like what other people say.
+type Said struct {
+	ID   string    `json:"id"` // as Message.ID
+	By   string    `json:"by"` // a name for people, or the id where there is none
+	Bot  bool      `json:"bot,omitempty"`
+	Text string    `json:"text"`
+	At   time.Time `json:"at"`
+}
+
+// Stop is somebody's wish that a turn should end: the stop button, or the question was deleted.
+type Stop struct {
+	Key     string `json:"key"` // stop:team:channel:…, its name for ever
+	Thread  Thread `json:"thread"`
+	Message string `json:"message,omitempty"` // key of the message whose turn it is about; "": whatever is under way in the thread
+	By      Person `json:"by"`
+	Deleted bool   `json:"deleted,omitempty"` // the question is gone
+}
+
+// Feedback is what a person thinks of an answer; the latest word of a person on a turn counts.
+type Feedback struct {
+	Turn   string `json:"turn"`
+	Person string `json:"person"`
+	Good   bool   `json:"good"`
 }
 
 // Button is a choice offered under a reply. Value comes back in the click.

@@ -19,21 +19,28 @@ type State struct {
 	Turns  []llm.Turn // the conversation, ending with the person's message
 	Limit  int        // most rounds: model calls that may ask for tools
 	Rounds []Round    // replies so far
+
+	heard []llm.Turn // what was said meanwhile and no stored reply has seen
 }
 
 // Round is one reply of the model. Final: no tools were offered for it.
 type Round struct {
 	llm.Reply
-	Final bool
+	Final  bool
+	Before []llm.Turn // what the person said meanwhile; the reply knows of it
 }
 
 // Deps is what a run needs from outside.
 type Deps struct {
-	// Ask asks the model. With tools false it must not be offered any. ErrSpent means that the run's limits leave no room.
+	// Ask asks the model. With tools false it must not be offered any. ErrSpent means that the run's limits leave no room,
+	// ErrStopped that somebody wants the run to end.
 	Ask func(ctx context.Context, turns []llm.Turn, tools bool) (llm.Reply, error)
 	// Call carries one call to its end; whatever went wrong in it is data in the Answer. offered is false for a call that
 	// a model made though no tools were offered. An error ends the run where it stands: nothing was lost, it can go on later.
 	Call func(ctx context.Context, at At, c llm.ToolCall, offered bool) (Answer, error)
+	// More gives what the person has said since the last round. It is asked before every round that is not stored, but the
+	// first: what is said before a run begins, or once its last call has begun, is no part of it. It may be nil.
+	More func(ctx context.Context) ([]llm.Turn, error)
 	// Save makes the newest reply durable, at the latest with the first write that Call makes.
 	Save func(ctx context.Context, s *State) error
 	// Effect says whether a tool changes the world.
@@ -61,11 +68,19 @@ type End struct {
 // ErrSpent is what Ask answers when a limit leaves no room for the call.
 var ErrSpent = errors.New("the run's limits leave no room for another model call")
 
+// ErrStopped is what Ask answers when the run is to end here and now. Run passes it on.
+var ErrStopped = errors.New("the run was stopped")
+
 // Run goes round until the model answers without asking for tools, at most s.Limit times, and then asks once more without
 // tools. An error means that the run could not go on; s holds how far it got.
 func Run(ctx context.Context, s *State, d Deps) (End, error) {
 	turns, seq := s.Turns, 0
 	for round := 0; round < s.Limit && !s.finalAt(round); round++ {
+		more, err := s.more(ctx, d, round)
+		if err != nil {
+			return End{}, err
+		}
+		turns = append(slices.Clip(turns), more...)
 		r, err := s.reply(ctx, d, round, turns, true)
 		if errors.Is(err, ErrSpent) {
 			break
@@ -101,7 +116,7 @@ func (s *State) final(ctx context.Context, d Deps, turns []llm.Turn, seq int) (E
 		round--
 	}
 	r, err := s.reply(ctx, d, round, turns, false)
-	if errors.Is(err, errSave) || errors.Is(err, context.Canceled) {
+	if errors.Is(err, errSave) || errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) {
 		return End{}, err
 	}
 	if err != nil { // the person hears of it; the run is over all the same
@@ -111,6 +126,22 @@ func (s *State) final(ctx context.Context, d Deps, turns []llm.Turn, seq int) (E
 		return End{}, err
 	}
 	return End{Text: r.Text, Capped: true, Cut: r.Finish == llm.CutOff, Asked: len(r.Calls) > 0}, nil
+}
+
+// more gives what was said before a round: as it is stored, or new.
+func (s *State) more(ctx context.Context, d Deps, round int) ([]llm.Turn, error) {
+	if round < len(s.Rounds) {
+		return s.Rounds[round].Before, nil
+	}
+	if round == 0 || d.More == nil {
+		return nil, nil
+	}
+	more, err := d.More(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("hear what was said before round %d: %w", round, err)
+	}
+	s.heard = more
+	return more, nil
 }
 
 func (s *State) finalAt(round int) bool {
@@ -127,7 +158,8 @@ func (s *State) reply(ctx context.Context, d Deps, round int, turns []llm.Turn, 
 		return Round{}, fmt.Errorf("round %d: %w", round, err)
 	}
 	reply.Calls = distinct(round, reply.Calls)
-	s.Rounds = append(s.Rounds, Round{reply, !tools})
+	s.Rounds = append(s.Rounds, Round{reply, !tools, s.heard})
+	s.heard = nil
 	if err := d.Save(ctx, s); err != nil {
 		return Round{}, fmt.Errorf("round %d: %w: %w", round, errSave, err)
 	}

@@ -274,3 +274,71 @@ func TestRunStopsWhereACallCannotBeRecorded(t *testing.T) {
 		t.Errorf("after the error: calls %v, model calls %d; want nothing more", w.called, len(w.asked))
 	}
 }
+
+// What the person says meanwhile stands before the next round, never before the first and never before the last call; the
+// reply that has heard it carries it, so that a resumed run tells the model the same.
+func TestFolding_NewWordsStandBeforeTheNextRound(t *testing.T) {
+	t.Parallel()
+	for stored := range 4 {
+		t.Run(fmt.Sprintf("%d replies stored", stored), func(t *testing.T) {
+			t.Parallel()
+			said := func(round int) []llm.Turn { return []llm.Turn{{Role: llm.User, Text: fmt.Sprint("word ", round)}} }
+			script := []llm.Reply{wants("get"), wants("get"), wants("get"), {Text: "done"}}
+			s := state(3)
+			for i, r := range script[:stored] {
+				round := loop.Round{Reply: r}
+				if i > 0 {
+					round.Before = said(i)
+				}
+				s.Rounds = append(s.Rounds, round)
+			}
+			w := &world{model: func(n int, _ bool) (llm.Reply, error) { return script[stored+n], nil }}
+			d := w.deps()
+			asked := 0
+			d.More = func(context.Context) ([]llm.Turn, error) {
+				asked++
+				return said(len(s.Rounds)), nil
+			}
+			var last []string
+			ask := d.Ask
+			d.Ask = func(ctx context.Context, turns []llm.Turn, tools bool) (llm.Reply, error) {
+				last = nil
+				for _, turn := range turns {
+					last = append(last, string(turn.Role)+" "+turn.Text)
+				}
+				return ask(ctx, turns, tools)
+			}
+			if _, err := loop.Run(t.Context(), s, d); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"user hello", "assistant ", "tool ", "user word 1", "assistant ", "tool ", "user word 2", "assistant ", "tool "}
+			if diff := cmp.Diff(want, last); diff != "" {
+				t.Errorf("the last call was told (-want +got):\n%s", diff)
+			}
+			if want := max(0, 3-max(stored, 1)); asked != want {
+				t.Errorf("asked %d times for more, want %d", asked, want)
+			}
+			for i, r := range s.Rounds {
+				if heard := i == 1 || i == 2; heard != (len(r.Before) == 1) {
+					t.Errorf("round %d has heard %v", i, r.Before)
+				}
+			}
+		})
+	}
+}
+
+// A run that is stopped ends with that error wherever its model call stands, the last one included.
+func TestL8_AStopIsPassedOn(t *testing.T) {
+	t.Parallel()
+	for at := range 4 {
+		w := &world{model: func(n int, _ bool) (llm.Reply, error) {
+			if n == at {
+				return llm.Reply{}, fmt.Errorf("asked: %w", loop.ErrStopped)
+			}
+			return wants("get"), nil
+		}}
+		if _, err := loop.Run(t.Context(), state(3), w.deps()); !errors.Is(err, loop.ErrStopped) || len(w.asked) != at+1 {
+			t.Errorf("stopped at call %d: %v after %d", at, err, len(w.asked))
+		}
+	}
+}

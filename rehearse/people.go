@@ -11,24 +11,43 @@ import (
 	"time"
 
 	"switchboard/chat"
+	"switchboard/config"
 	"switchboard/llm"
 	"switchboard/turn"
 )
 
-// message is the n-th thing that is said. A rehearsal is one thread, and its people are members of the workspace.
+// Person is who somebody is that a pack lets speak: kind, groups and name stand in its playground; whom that does not name is
+// a member of the workspace.
+func Person(p *config.Pack, id string) chat.Person {
+	if r, ok := p.Resident(id); ok {
+		return chat.Person{ID: id, Name: r.Name, Kind: r.Kind, Groups: slices.Clone(r.Groups)}
+	}
+	return chat.Person{ID: id, Kind: chat.Member}
+}
+
+// Channel is where people of a pack talk: who reads along stands in its playground; one that it does not name is public, or
+// a direct message by its id.
+func Channel(p *config.Pack, id string) chat.Channel {
+	c := chat.Channel{ID: id, Visibility: chat.Public}
+	if strings.HasPrefix(id, "D") {
+		c.Visibility = chat.DM
+	}
+	if r, ok := p.Room(id); ok {
+		c.Visibility = r.Visibility
+	}
+	return c
+}
+
+// message is the n-th thing that is said. A rehearsal is one thread.
 func (s *stage) message(n int, text string) chat.Message {
 	person := cmp.Or(s.rehearsal.As, s.o.As, somebody)
 	channel := cmp.Or(s.rehearsal.In, s.o.In, somewhere)
-	visibility := chat.Public
-	if strings.HasPrefix(channel, "D") {
-		visibility = chat.DM
-	}
 	const team = "rehearsal"
 	return chat.Message{
 		Key:     fmt.Sprintf("msg:%s:%s:%d", team, channel, n+1),
 		Thread:  chat.Thread{Team: team, Channel: channel, Root: "1"},
-		Channel: chat.Channel{ID: channel, Visibility: visibility},
-		From:    chat.Person{ID: person, Kind: chat.Member},
+		Channel: Channel(s.pack, channel),
+		From:    Person(s.pack, person),
 		Text:    text,
 		At:      s.clock.now(),
 	}
@@ -51,11 +70,9 @@ func (s *surface) Post(_ context.Context, p turn.Post) error {
 	return nil
 }
 
-// Posted implements turn.Surface.
-func (s *surface) Posted(_ context.Context, _ chat.Thread, key string) (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.posts, func(p turn.Post) bool { return p.Key == key }), nil
+// Look implements turn.Surface: a rehearsal says all there is to know.
+func (s *surface) Look(_ context.Context, m chat.Message, _ bool) (turn.Seen, error) {
+	return turn.Seen{Message: m}, nil
 }
 
 // of lists what a turn posted.

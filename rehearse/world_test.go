@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"switchboard/chat"
 	"switchboard/config"
 	"switchboard/rehearse"
 	"switchboard/tools"
@@ -104,5 +105,28 @@ func TestWorldAnswersEachCallOnce(t *testing.T) {
 		if times != 1 {
 			t.Errorf("answer %d was given %d times", i, times)
 		}
+	}
+}
+
+// Who a person of the playground is decides what exists for them, in a rehearsal as in the workspace.
+func TestPeopleAreThoseOfThePlayground(t *testing.T) {
+	t.Parallel()
+	p := &config.Pack{Playground: config.Playground{People: []config.Resident{{ID: "U0EVE", Name: "Eve", Kind: chat.Guest, Groups: []string{"S0FIN"}}}}}
+	if diff := cmp.Diff(chat.Person{ID: "U0EVE", Name: "Eve", Kind: chat.Guest, Groups: []string{"S0FIN"}}, rehearse.Person(p, "U0EVE")); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if got := rehearse.Person(p, "U0ANA"); got.Kind != chat.Member {
+		t.Errorf("somebody else is %+v, want a member", got)
+	}
+	r := &config.Rehearsal{Name: "a guest", As: "U0EVE", Steps: []config.Step{
+		{Say: "hello"}, {Expect: &config.Expect{Outcome: "refused"}},
+	}}
+	o := desk(t, newShelf(t), "")
+	pack := *o.Pack
+	pack.Playground = p.Playground
+	o.Pack = &pack
+	res, err := rehearse.Play(t.Context(), r, o)
+	if err != nil || len(res.Failures) != 0 {
+		t.Errorf("the rehearsal as a guest: %+v, %v", res, err)
 	}
 }

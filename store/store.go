@@ -155,6 +155,8 @@ type Store interface {
 type Backlog interface {
 	// Waiting counts the items that are not acked yet, in all threads.
 	Waiting(ctx context.Context) (int, error)
+	// Queued counts the items of one thread that are not acked yet.
+	Queued(ctx context.Context, thread string) (int, error)
 }
 
 // Reader is what commands beside a working process use.

@@ -74,6 +74,7 @@ type bench struct {
 	now   func() time.Time
 	lease store.Lease // of the run opened last
 	calls int         // the run's limit
+	heard []int       // rounds before which the person said more
 
 	mu     sync.Mutex
 	inputs []tools.Input // of every attempt, in order
@@ -164,7 +165,7 @@ func (b *bench) open(id string) *tools.Dispatcher {
 		bound[t.Name] = tools.Bound{Contract: t, Do: played{b, t.Name}}
 	}
 	return tools.NewDispatcher(tools.Options{
-		Tools: bound, Calls: b.calls, Past: past.Calls, Read: b.pack.Tool(tools.ResultRead), Results: b.store, Rates: &tools.Rates{}, Now: b.now,
+		Tools: bound, Calls: b.calls, Past: past.Calls, Heard: b.heard, Read: b.pack.Tool(tools.ResultRead), Results: b.store, Rates: &tools.Rates{}, Now: b.now,
 		Asked:  guards.Asked{Actor: chat.Person{ID: "U0ANA"}, Scope: map[string]string{"org": "org_7canary"}},
 		Policy: guards.Policy{{Rules: b.pack.Policy}},
 		Wait: func(_ context.Context, d time.Duration) error {

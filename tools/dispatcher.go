@@ -33,6 +33,7 @@ type Options struct {
 	Calls   int // most calls of the run; 0 is no limit
 	Record  *journal.Recorder
 	Past    []journal.Call // what an earlier process wrote of this run
+	Heard   []int          // rounds of Past before which the person said something more
 	Read    *config.Tool   // the contract of result.read
 	Results store.Contents // where result.read finds the rest of a long result
 	Rates   *Rates
@@ -67,13 +68,28 @@ func NewDispatcher(o Options) *Dispatcher {
 	_, d.cut = d.tools[ResultRead] // a pack may offer it from the start
 	read, _ := Builtin(ResultRead, Deps{Results: d.result})
 	d.tools[ResultRead] = Bound{Contract: o.Read, Do: read}
+	heard := slices.Sorted(slices.Values(o.Heard))
 	for _, c := range slices.SortedFunc(slices.Values(o.Past), byEnd) {
+		for len(heard) > 0 && heard[0] <= c.Round { // in its place, as it was
+			d.repeat.Lift()
+			heard = heard[1:]
+		}
 		d.past[c.Seq] = c
 		if c.Settled != nil {
 			d.note(c)
 		}
 	}
+	if len(heard) > 0 {
+		d.repeat.Lift()
+	}
 	return d
+}
+
+// Heard says that the person said something more: what was refused or remembered before may be asked again (rule L4).
+func (d *Dispatcher) Heard() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.repeat.Lift()
 }
 
 // byEnd orders calls as they must have ended: an answer from the record comes after the call that it repeats, although that
@@ -142,6 +158,25 @@ func (d *Dispatcher) Refuse(ctx context.Context, round, seq int, c llm.ToolCall,
 		return answer(c, past), nil
 	}
 	return d.notRun(ctx, d.understand(round, seq, c), guards.Verdict{Say: guards.Refuse, Why: why})
+}
+
+// Skip answers a call that does not run because its run ends. One that was under way when an earlier process ended is no
+// longer waited for: an effect is in doubt then.
+func (d *Dispatcher) Skip(ctx context.Context, round, seq int, c llm.ToolCall, why string) (Answer, error) {
+	past, written := d.prior(seq)
+	if written && past.Settled != nil {
+		return answer(c, past), nil
+	}
+	w := d.understand(round, seq, c)
+	switch {
+	case !written:
+		return d.notRun(ctx, w, guards.Verdict{Say: notRunSay, Why: why})
+	case past.Changes():
+		w.call = past
+		return d.settle(ctx, w, d.unknown(w, why))
+	}
+	w.call = past
+	return d.settle(ctx, w, d.failed(w, journal.NotRun, "", why))
 }
 
 // judge asks the guards in their order: the cheap and certain ones first, the policy last.

@@ -435,3 +435,60 @@ func TestM3_AServerThatAsksForTooLongAWaitIsNotWaitedFor(t *testing.T) {
 		t.Errorf("told %+v after %d runs and waits of %v; want a failure at once", got, b.attempts(), b.waits)
 	}
 }
+
+// What the person says meanwhile lifts what was refused before, once, and at the same place when the run is taken up again.
+func TestL4_ANewMessageLiftsRefusals(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.do = faults(tools.Fault{Kind: tools.NotFound, Detail: "there is no row 1"})
+	same := call("rows.text", good(1))
+	d := b.open("a")
+	b.call(d, 0, same)
+	if got := b.call(d, 1, same); got.Outcome != journal.Refused {
+		t.Errorf("the second time: %+v", got)
+	}
+	d.Heard()
+	if got := b.call(d, 2, same); got.Outcome != journal.Failed || b.attempts() != 2 {
+		t.Errorf("after a new message: %+v", got)
+	}
+	if got := b.call(d, 3, same); got.Outcome != journal.Refused {
+		t.Errorf("once more: %+v", got)
+	}
+	b.heard = []int{0} // it came before all of these
+	if got := b.call(b.open("a"), 4, same); got.Outcome != journal.Refused {
+		t.Errorf("resumed, heard before: %+v", got)
+	}
+	b.heard = []int{1} // it came after them
+	if got := b.call(b.open("a"), 5, same); got.Outcome != journal.Failed || b.attempts() != 3 {
+		t.Errorf("resumed, heard after: %+v", got)
+	}
+}
+
+// A call of a run that ends is on record as one that was not made; what was under way when a process ended stays in doubt.
+func TestL8_SkippedCallsAreOnRecord(t *testing.T) {
+	t.Parallel()
+	for tool, want := range map[string]journal.Outcome{"rows.text": journal.NotRun, "rows.set": journal.Unknown} {
+		b := newBench(t)
+		b.do = func(string, tools.Input) (tools.Output, error) {
+			b.fails.Store(true) // the process dies while it runs
+			return tools.Output{Value: "x"}, nil
+		}
+		d := b.open("a")
+		if _, err := d.Call(t.Context(), 0, 0, call(tool, good(1))); err == nil {
+			t.Fatal("the outcome was written")
+		}
+		b.fails.Store(false)
+		d = b.open("a")
+		for seq, want := range []journal.Outcome{want, journal.NotRun} {
+			for range 2 { // the second time from the record
+				a, err := d.Skip(t.Context(), 0, seq, call(tool, good(1)), "the run was stopped")
+				if err != nil || told(t, a).Outcome != want || b.attempts() != 1 {
+					t.Errorf("%s %d: %+v, %v after %d attempts, want %s", tool, seq, told(t, a), err, b.attempts(), want)
+				}
+			}
+		}
+		if c := b.stored(); c.Outcome() != want {
+			t.Errorf("on record: %s, want %s", c.Outcome(), want)
+		}
+	}
+}

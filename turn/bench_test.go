@@ -133,8 +133,8 @@ type quiet struct{}
 
 func (quiet) Show(context.Context, turn.Progress)   {}
 func (quiet) Post(context.Context, turn.Post) error { return nil }
-func (quiet) Posted(context.Context, chat.Thread, string) (bool, error) {
-	return false, turn.ErrCannotTell
+func (quiet) Look(_ context.Context, m chat.Message, _ bool) (turn.Seen, error) {
+	return turn.Seen{Message: m}, nil
 }
 
 // engineBench is the engine with everything on, and a surface that is quiet.
@@ -243,7 +243,11 @@ type recording struct {
 }
 
 func (r *recording) Do(ctx context.Context, q llm.Request) (llm.Reply, error) {
-	r.asked = append(r.asked, q)
+	kept := q
+	if q.OnText != nil { // the bare programs read a stream as well, and show it to nobody
+		kept.OnText = func(string) {}
+	}
+	r.asked = append(r.asked, kept)
 	return r.Model.Do(ctx, q)
 }
 

@@ -19,43 +19,75 @@ func (s *story) deliver(ctx context.Context) error {
 	}
 	reply := chat.Reply{Text: s.reply, Buttons: s.rec.Buttons}
 	post := Post{
-		Key: s.journal.Turn(), Turn: s.journal.Turn(), Thread: s.msg.Thread, Reply: reply, Outcome: s.rec.Outcome, Took: s.e.o.Now().Sub(s.rec.Began),
+		Key: s.journal.Turn(), Turn: s.journal.Turn(), To: s.msg, Reply: reply, Outcome: s.rec.Outcome, Took: s.e.o.Now().Sub(s.rec.Began),
+		Resumed: s.resumed, Again: s.again,
 	}
-	posted := s.e.wasDelivered(s.key)
-	if s.again && !posted {
-		var err error
-		posted, err = s.e.o.Surface.Posted(ctx, s.msg.Thread, post.Key)
-		post.Repeated = errors.Is(err, ErrCannotTell)
-		if err != nil && !post.Repeated {
-			return fmt.Errorf("look up the reply of turn %s: %w", s.journal.Turn(), err)
-		}
-	}
-	if !posted {
-		if err := s.e.o.Surface.Post(ctx, post); err != nil {
+	var lost error
+	if !s.e.wasDelivered(s.key) {
+		switch err := s.e.o.Surface.Post(ctx, post); {
+		case errors.Is(err, ErrUndeliverable):
+			lost = fmt.Errorf("post the reply of turn %s: %w", s.journal.Turn(), err)
+			s.e.o.Log.Error().Err(lost).Str("turn", s.journal.Turn()).Msg("a reply is lost")
+		case err != nil:
 			return fmt.Errorf("post the reply of turn %s: %w", s.journal.Turn(), err)
+		default:
+			s.e.delivered(s.key)
 		}
-		s.e.delivered(s.key)
 	}
+	if s.posted = lost == nil; lost != nil { // nobody has read it: no question waits for an answer
+		s.rec.Outcome, s.rec.Question = Failed, nil
+	}
+	if err := s.end(context.WithoutCancel(ctx), nil); err != nil {
+		return err
+	}
+	s.e.tell(Finished{Turn: s.journal.Turn(), Key: s.key, Outcome: s.rec.Outcome, Reply: reply, Err: lost})
+	return nil
+}
+
+// silence ends the turn without a word to anybody.
+func (s *story) silence(ctx context.Context, r journal.Routed, outcome string) error {
+	fresh := s.rec.State == stateFresh
+	s.rec.Outcome, s.reply = outcome, ""
+	err := s.end(ctx, func(b *store.Batch) {
+		if fresh {
+			s.begin(b, r)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	s.e.tell(Finished{Turn: s.journal.Turn(), Key: s.key, Outcome: outcome})
+	return nil
+}
+
+// end closes the turn, with what before brings; before may be nil.
+func (s *story) end(ctx context.Context, before func(*store.Batch)) error {
 	s.rec.State = stateDone
-	err := s.commit(context.WithoutCancel(ctx), func(b *store.Batch) {
-		s.journal.Event(b, journal.KindEnded, journal.Ended{Outcome: s.rec.Outcome, MS: s.e.o.Now().Sub(s.rec.Began).Milliseconds()})
-		s.closeThread(b, s.reply)
+	return s.commit(ctx, func(b *store.Batch) {
+		if before != nil {
+			before(b)
+		}
+		s.journal.Event(b, journal.KindEnded, journal.Ended{Outcome: s.rec.Outcome, MS: s.e.o.Now().Sub(s.rec.Began).Milliseconds(), By: s.rec.StoppedBy})
+		s.closeThread(b)
 		if s.cost > 0 {
 			b.Adds = append(b.Adds, store.Add{Key: s.spendKey(), Delta: int64(s.cost), Until: s.rec.Began.Add(48 * time.Hour)})
 		}
 		s.finish(b)
 	})
-	if err != nil {
-		return err
-	}
-	s.e.tell(Finished{Turn: s.journal.Turn(), Key: s.key, Outcome: s.rec.Outcome, Reply: reply})
-	return nil
 }
 
 // ack takes a message off the queue whose turn was over already.
 func (s *story) ack(ctx context.Context) error { return s.journal.Commit(ctx, s.finish) }
 
+// finish takes all that the turn has dealt with off the queue, and gives the thread back.
 func (s *story) finish(b *store.Batch) {
 	b.Ack = append(b.Ack, s.key)
+	for _, f := range s.folded {
+		b.Ack = append(b.Ack, f.Key)
+	}
+	for _, stop := range s.stops {
+		b.Ack = append(b.Ack, stop.Key)
+	}
+	b.Ack = append(b.Ack, s.late...)
 	b.Release = true
 }

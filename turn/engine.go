@@ -2,21 +2,16 @@ package turn
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"switchboard/assistants"
-	"switchboard/chat"
 	"switchboard/config"
-	"switchboard/journal"
 	"switchboard/store"
 	"switchboard/tools"
 )
@@ -33,6 +28,7 @@ type Engine struct {
 	mu      sync.Mutex
 	pinned  map[string]*assistants.Desk // versions that only older runs use
 	trouble map[string]trouble          // by message key, until its turn is over
+	under   map[string]*underway        // by thread: the turns that this process works on
 }
 
 // New makes an engine that works with the desk until another is swapped in.
@@ -43,7 +39,7 @@ func New(desk *assistants.Desk, o Options) *Engine {
 	if o.Lease == 0 {
 		o.Lease = defaultLease
 	}
-	e := &Engine{o: o, pinned: map[string]*assistants.Desk{}, trouble: map[string]trouble{}}
+	e := &Engine{o: o, pinned: map[string]*assistants.Desk{}, trouble: map[string]trouble{}, under: map[string]*underway{}}
 	e.desk.Store(desk)
 	return e
 }
@@ -116,46 +112,6 @@ func (e *Engine) Swap(ctx context.Context, desk *assistants.Desk) (*assistants.D
 	return e.desk.Swap(desk), nil
 }
 
-// queued is a message in the queue, with the id that its turn has from the first moment on: a turn that is taken up again
-// after a crash is the same turn.
-type queued struct {
-	Turn    string       `json:"turn"`
-	Pack    string       `json:"pack"` // the name of the bot that it was said to
-	Message chat.Message `json:"message"`
-}
-
-// Accept stores a message and returns the id of its turn; only then may the surface acknowledge it (rule D1). fresh is
-// false, and there is no id, for a message that was accepted before.
-func (e *Engine) Accept(ctx context.Context, m chat.Message) (turn string, fresh bool, err error) {
-	desk := e.desk.Load()
-	m.Text = desk.Mask().Text(m.Text)
-	q := queued{turnID(m.Key, e.o.Now()), desk.Pack.Name, m}
-	body, err := json.Marshal(q)
-	if err != nil {
-		return "", false, fmt.Errorf("accept message %s: %w", m.Key, err)
-	}
-	fresh, err = e.o.Store.Push(ctx, store.Item{Key: m.Key, Thread: threadID(m.Thread), Body: body})
-	if err != nil {
-		return "", false, fmt.Errorf("accept message %s: %w", m.Key, err)
-	}
-	if !fresh {
-		return "", false, nil
-	}
-	return q.Turn, true, nil
-}
-
-// turnID begins with the time, so that what is written of turns at the same time lies side by side on the disk, which
-// halves the pages that a commit writes. The rest tells turns of one second apart.
-func turnID(key string, now time.Time) string {
-	sum := sha256.Sum256([]byte(key))
-	return journal.TurnID(fmt.Sprintf("%08x%s", uint32(now.Unix()), hex.EncodeToString(sum[:4]))) //nolint:gosec // until 2106
-}
-
-// threadID joins the parts so that no two threads share one, whatever their ids hold.
-func threadID(t chat.Thread) string {
-	return url.PathEscape(t.Team) + "/" + url.PathEscape(t.Channel) + "/" + url.PathEscape(t.Root)
-}
-
 func (e *Engine) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		lease, err := e.o.Store.Claim(ctx, e.o.Lease)
@@ -180,26 +136,32 @@ func (e *Engine) serve(ctx context.Context, l store.Lease) {
 	renewing.Go(func() { e.renew(ctx, l, cancel) })
 
 	items, err := e.o.Store.Items(ctx, l)
+	first := e.firstMessage(items)
 	switch {
+	case err == nil && len(items) > 0 && first == len(items):
+		if err = e.nothingToStop(ctx, l, items); err == nil {
+			return
+		}
 	case err == nil && len(items) > 0:
-		if err = e.try(ctx, l, items[0]); err == nil {
-			e.forget(items[0].Key)
+		if err = e.try(ctx, l, items, first); err == nil {
+			e.forget(items[first].Key)
 			return // the turn's last commit gave the thread back
 		}
 		if errors.Is(err, ErrOtherPack) {
-			e.othersToo(items[1:])
+			e.othersToo(items[first+1:])
 			return // the lease is kept until it expires, so that the thread does not come back at once
 		}
 		if ctx.Err() == nil && !errors.Is(err, store.ErrStale) {
 			// The lease runs on for the pause, so that nobody tries at once, and no worker has to wait for it.
 			cancel(nil)
 			renewing.Wait()
-			if err = e.o.Store.Renew(context.WithoutCancel(ctx), l, e.pause(items[0].Key)); err == nil {
+			if err = e.o.Store.Renew(context.WithoutCancel(ctx), l, e.pause(items[first].Key)); err == nil {
 				return
 			}
 		}
-	case err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrStale):
-		e.o.Log.Error().Err(err).Str("thread", l.Thread).Msg("read a thread's queue")
+	}
+	if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrStale) {
+		e.o.Log.Error().Err(err).Str("thread", l.Thread).Msg("work off a thread's queue")
 		_ = e.o.Wait(ctx, time.Second)
 	}
 	if err := e.o.Store.Release(context.WithoutCancel(ctx), l); err != nil && !errors.Is(err, store.ErrStale) {
@@ -225,7 +187,8 @@ func (e *Engine) renew(ctx context.Context, l store.Lease, lost context.CancelCa
 }
 
 // try handles one message; a panic is an error like any other, and the process lives on.
-func (e *Engine) try(ctx context.Context, l store.Lease, it store.Item) (err error) {
+func (e *Engine) try(ctx context.Context, l store.Lease, items []store.Item, first int) (err error) {
+	it := items[first]
 	var q queued
 	if err := json.Unmarshal(it.Body, &q); err != nil {
 		return fmt.Errorf("read queued message %s: %w", it.Key, err)
@@ -233,6 +196,8 @@ func (e *Engine) try(ctx context.Context, l store.Lease, it store.Item) (err err
 	if q.Pack != e.desk.Load().Pack.Name {
 		return e.notOurs(it.Key, q)
 	}
+	under, done := e.takeUp(l.Thread, it.Key)
+	defer done()
 	var s *story
 	defer func() {
 		if p := recover(); p != nil {
@@ -240,26 +205,17 @@ func (e *Engine) try(ctx context.Context, l store.Lease, it store.Item) (err err
 			err = fmt.Errorf("turn %s panicked: %v", q.Turn, p)
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrStale) {
-			err = e.failed(ctx, broken{l, it.Key, q, s != nil && s.again}, err)
+			err = e.failed(ctx, broken{l, it.Key, q, s}, err)
+		}
+		if s != nil && s.began && !s.posted {
+			s.show(context.WithoutCancel(ctx), Progress{Ended: true})
 		}
 	}()
 	if s, err = e.open(ctx, l, it.Key, q); err != nil {
 		return err
 	}
-	if s.rec.State == stateDone {
-		return s.ack(ctx)
-	}
-	if s.rec.State == stateFresh {
-		if err := s.route(ctx); err != nil {
-			return err
-		}
-	}
-	if s.rec.State == stateRunning {
-		if err := s.run(ctx); err != nil {
-			return err
-		}
-	}
-	return s.deliver(ctx)
+	s.under, s.late = under, obsolete(items[:first], items[first:])
+	return s.tell(ctx)
 }
 
 // keep stores the files of a version under its digest, for ever: a run names the version that it started with.

@@ -88,10 +88,10 @@ func TestD2_AThreadKeepsItsOrder(t *testing.T) {
 	}
 	next := map[string]int{}
 	for _, p := range h.posted() {
-		if want := fmt.Sprint("re: ", next[p.Thread.Root]); p.Reply.Text != want {
-			t.Fatalf("thread %s: %q, want %q", p.Thread.Root, p.Reply.Text, want)
+		if want := fmt.Sprint("re: ", next[p.To.Thread.Root]); p.Reply.Text != want {
+			t.Fatalf("thread %s: %q, want %q", p.To.Thread.Root, p.Reply.Text, want)
 		}
-		next[p.Thread.Root]++
+		next[p.To.Thread.Root]++
 	}
 }
 
@@ -133,7 +133,7 @@ func TestD3_KilledAnywhereTheTurnIsFinishedOnce(t *testing.T) {
 			said, repeated := 0, false
 			for _, p := range append(first, h.posted()...) {
 				if p.Reply.Text == rec.Reply {
-					said, repeated = said+1, p.Repeated
+					said, repeated = said+1, p.Again
 				}
 			}
 			if said == 0 || said > 1 && !repeated {

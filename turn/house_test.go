@@ -104,13 +104,19 @@ type house struct {
 	posts   []turn.Post
 	shown   []turn.Progress
 	postErr func(turn.Post) error
-	wait    func(context.Context) error // what every tool does first
+	wait    func(context.Context) error              // what every tool does first
+	think   func(context.Context, llm.Request) error // what every model does first
+	look    func(m chat.Message, past bool) (turn.Seen, error)
+	looked  []bool // for every look, whether the past was asked for
+	now     func() time.Time
+	said    []string          // keys of what was accepted, in order
+	turns   map[string]string // by turn
 	logged  strings.Builder
 }
 
 func newHouse(t *testing.T) *house {
 	t.Helper()
-	h := &house{t: t, path: filepath.Join(t.TempDir(), "bot.db"), pack: packFiles, ended: make(chan turn.Finished, 100)}
+	h := &house{t: t, path: filepath.Join(t.TempDir(), "bot.db"), pack: packFiles, ended: make(chan turn.Finished, 100), now: time.Now, turns: map[string]string{}}
 	h.allowed.Store(-1)
 	h.do = func(string, tools.Input) (tools.Output, error) {
 		return tools.Output{Value: map[string]any{"of": orgCanary}}, nil
@@ -130,8 +136,13 @@ func (h *house) Do(ctx context.Context, r llm.Request) (llm.Reply, error) {
 	}
 	h.mu.Lock()
 	h.asked = append(h.asked, r)
-	model := h.model
+	model, think := h.model, h.think
 	h.mu.Unlock()
+	if think != nil {
+		if err := think(ctx, r); err != nil {
+			return llm.Reply{}, err
+		}
+	}
 	return model(r)
 }
 
@@ -153,7 +164,7 @@ func (p played) Run(ctx context.Context, in tools.Input) (tools.Output, error) {
 	return do(p.name, in)
 }
 
-// Show, Post and Posted make the house a surface.
+// Show, Post and Look make the house a surface.
 func (h *house) Show(_ context.Context, p turn.Progress) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -170,8 +181,16 @@ func (h *house) Post(_ context.Context, p turn.Post) error {
 	return nil
 }
 
-func (h *house) Posted(context.Context, chat.Thread, string) (bool, error) {
-	return false, turn.ErrCannotTell
+// Look adds nothing, unless the test says what.
+func (h *house) Look(_ context.Context, m chat.Message, past bool) (turn.Seen, error) {
+	h.mu.Lock()
+	h.looked = append(h.looked, past)
+	look := h.look
+	h.mu.Unlock()
+	if look != nil {
+		return look(m, past)
+	}
+	return turn.Seen{Message: m}, nil
 }
 
 // Write log lines.
@@ -201,7 +220,7 @@ func (c counted) Commit(ctx context.Context, b store.Batch) error {
 
 func (h *house) open(ctx context.Context, pack *config.Pack) (*assistants.Desk, error) {
 	return assistants.Open(ctx, pack, assistants.Options{
-		Env: h.env, Now: time.Now,
+		Env: h.env, Now: h.now,
 		Model: func(config.Model) (llm.Model, error) { return h, nil },
 		World: func(t *config.Tool) tools.Tool {
 			if t.HTTP == nil {
@@ -226,15 +245,18 @@ func (h *house) load(files fstest.MapFS) *assistants.Desk {
 }
 
 // up starts the engine on the file.
-func (h *house) up() {
+func (h *house) up() { h.upFor(func() {}) }
+
+// upFor puts the engine up, and lets something happen before it begins to work.
+func (h *house) upFor(first func()) {
 	h.t.Helper()
 	var err error
-	if h.store, err = sqlite.Open(h.t.Context(), h.path, sqlite.Options{}); err != nil {
+	if h.store, err = sqlite.Open(h.t.Context(), h.path, sqlite.Options{Now: h.now}); err != nil {
 		h.t.Fatal(err)
 	}
 	h.desk = h.load(files(h.pack))
 	h.engine = turn.New(h.desk, turn.Options{
-		Store: counted{h.store, h}, Surface: h, Now: time.Now, Log: zerolog.New(h), Workers: 4,
+		Store: counted{h.store, h}, Surface: h, Now: h.now, Log: zerolog.New(h), Workers: 4,
 		Finished: func(f turn.Finished) { h.ended <- f },
 		Wait: func(ctx context.Context, d time.Duration) error {
 			if d >= time.Minute {
@@ -250,6 +272,7 @@ func (h *house) up() {
 			return h.open(ctx, pack)
 		},
 	})
+	first()
 	if err := h.engine.Start(h.t.Context()); err != nil {
 		h.t.Fatal(err)
 	}
@@ -276,6 +299,13 @@ func copied[T any](h *house, list *[]T) []T {
 	return slices.Clone(*list)
 }
 
+// with sets what the surroundings do, while the engine is at work.
+func (h *house) with(set func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	set()
+}
+
 func (h *house) log() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -295,12 +325,24 @@ func message(n int, text string) chat.Message {
 	}
 }
 
+// by is a message of somebody else than Ana.
+func by(person string, m chat.Message) chat.Message {
+	m.From = chat.Person{ID: person, Name: strings.TrimPrefix(person, "U0"), Kind: chat.Member}
+	return m
+}
+
+// letBobIn lets Bob use the desk as well.
+func (h *house) letBobIn() {
+	h.pack = strings.Replace(h.pack, "admins: [U0ANA]", "admins: [U0ANA, U0BOB]", 1)
+}
+
 func (h *house) accept(m chat.Message) string {
 	h.t.Helper()
 	id, _, err := h.engine.Accept(h.t.Context(), m)
 	if err != nil {
-		h.t.Fatal(err)
+		h.t.Error(err)
 	}
+	h.with(func() { h.said, h.turns[id] = append(h.said, m.Key), m.Key })
 	return id
 }
 

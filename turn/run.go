@@ -19,11 +19,19 @@ import (
 // run lets the assistant answer, and makes the final text durable.
 func (s *story) run(ctx context.Context) error {
 	a := s.desk.Assistant(s.rec.Assistant)
-	if a == nil || !slices.ContainsFunc(s.mayUse(), named(s.rec.Assistant)) {
+	if s.past.Routed != nil { // it is taken up again: who asks, and what they may, may have changed
+		if err := s.look(ctx); err != nil {
+			return err
+		}
+		if err := s.bind(ctx); err != nil {
+			return err
+		}
+	}
+	if a == nil || !slices.ContainsFunc(s.mayUse(s.asker), named(s.rec.Assistant)) {
 		return s.breakOff(ctx, Refused, nobodyWords)
 	}
-	if slices.ContainsFunc(s.past.Calls, func(c journal.Call) bool { return c.Round >= len(s.past.Rounds) }) {
-		// The retention took what the model had said, so nobody knows any more what these calls were for.
+	if s.picked && s.thread.words.Unclear == "" || slices.ContainsFunc(s.past.Calls, func(c journal.Call) bool { return c.Round >= len(s.past.Rounds) }) {
+		// The retention took what was asked or what the model had said, so nobody knows any more what the calls were for.
 		return s.breakOff(ctx, Failed, "I could not finish this: it was interrupted, and what I had in mind is no longer kept. ("+journal.RunID(s.journal.Turn())+")")
 	}
 	if _, err := s.overspent(ctx); err != nil { // how much is left of the day
@@ -33,9 +41,20 @@ func (s *story) run(ctx context.Context) error {
 	timed, cancel := context.WithTimeoutCause(ctx, a.Limits.Time, fmt.Errorf("the %s that an answer may take were over", a.Limits.Time))
 	defer cancel()
 	r := &running{story: s, assistant: a, door: door, prompt: s.journal.Mask().Text(a.Prompt(s.desk.Pack.Name, s.rec.Began))}
-	end, err := loop.Run(timed, r.state(), loop.Deps{Ask: r.ask, Call: r.call, Save: r.save, Effect: door.Effect})
-	if ctx.Err() != nil {
+	end, err := loop.Run(timed, r.state(), loop.Deps{Ask: r.ask, Call: r.call, More: r.more, Save: r.save, Effect: door.Effect})
+	switch {
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.Is(end.Err, errQueue):
+		return end.Err
+	case isStopped(err):
+		return s.stopped(ctx, door.Calls(), r.shown)
+	case err == nil: // the last safe point: before anything is posted
+		if stopped, err := s.halted(ctx); err != nil {
+			return err
+		} else if stopped {
+			return s.stopped(ctx, door.Calls(), r.shown)
+		}
 	}
 	if err != nil {
 		if _, isModel := errors.AsType[*llm.Error](err); !isModel {
@@ -78,16 +97,18 @@ func (s *story) conclude(ctx context.Context, outcome, text string) error {
 
 // door is the one way to the tools that exist for this person in this place.
 func (s *story) door(ctx context.Context, a *assistants.Assistant) *tools.Dispatcher {
-	pack := s.desk.Pack
-	scope := pack.ScopeOf(s.msg.Channel.ID, s.msg.From.ID)
 	show := func(c journal.Call) {
 		c.Why, c.Expects, c.Reason = s.clean(c.Why, a), s.clean(c.Expects, a), s.clean(c.Reason, a)
-		s.e.o.Surface.Show(ctx, Progress{Thread: s.msg.Thread, Turn: s.journal.Turn(), Assistant: a.Name, Call: &c})
+		s.show(ctx, Progress{Call: &c})
+	}
+	var heard []int
+	for _, f := range s.folded {
+		heard = append(heard, f.Round)
 	}
 	return tools.NewDispatcher(tools.Options{
-		Tools:  a.Tools(scope),
-		Asked:  guards.Asked{Actor: s.msg.From, Channel: s.msg.Channel, Scope: scope},
-		Policy: s.policy(), Calls: a.Limits.Calls, Record: s.journal, Past: s.past.Calls, Read: pack.Tool(tools.ResultRead), Results: s.e.o.Store,
+		Tools:  a.Tools(s.scope),
+		Asked:  guards.Asked{Actor: s.asker, Channel: s.msg.Channel, Scope: s.scope},
+		Policy: s.policy(), Calls: a.Limits.Calls, Record: s.journal, Past: s.past.Calls, Heard: heard, Read: s.desk.Pack.Tool(tools.ResultRead), Results: s.e.o.Store,
 		Rates: &s.e.rates, Now: s.e.o.Now, Wait: s.e.o.Wait, Log: s.e.o.Log, Watch: show,
 	})
 }
@@ -98,34 +119,82 @@ type running struct {
 	assistant *assistants.Assistant
 	door      *tools.Dispatcher
 	prompt    string
-	limit     string // which limit ended the rounds
+	limit     string           // which limit ended the rounds
+	request   int              // the place of the request in the conversation; before it stands the history
+	several   bool             // more than one person speaks in the thread
+	tight     bool             // the conversation has grown too long for the model, and is made shorter for it
+	joining   []journal.Folded // what the next reply will have heard
+	shown     string           // what people have seen of the reply that is under way
 }
 
 func (r *running) state() *loop.State {
+	history := r.history()
+	r.request, r.several = len(history), r.story.several(r.told())
 	st := &loop.State{
-		Turns: append(r.thread.history(), llm.Turn{Role: llm.User, Text: r.request()}),
+		Turns: append(history, llm.Turn{Role: llm.User, Text: r.named(r.asked(), r.several)}),
 		Limit: r.assistant.Rounds,
 	}
-	for _, reply := range r.past.Rounds {
-		st.Rounds = append(st.Rounds, loop.Round{Reply: reply.Reply, Final: reply.Final})
+	for i, reply := range r.past.Rounds {
+		round := loop.Round{Reply: reply.Reply, Final: reply.Final}
+		for _, f := range r.folded {
+			if f.Round == i {
+				round.Before = append(round.Before, llm.Turn{Role: llm.User, Text: f.Text})
+			}
+		}
+		st.Rounds = append(st.Rounds, round)
 	}
 	return st
 }
 
-// request is what the assistant is asked: the message, or the one that a question was about, once its answer is a mere pick.
-func (s *story) request() string {
-	if s.picked && s.thread.words.Unclear != "" {
+// asked is what the assistant is asked: the message with its files, or the one that a question was about, once its answer is
+// a mere pick.
+func (s *story) asked() string {
+	if s.picked {
 		return s.thread.words.Unclear
 	}
-	return s.text
+	return withFiles(s.text, s.seen.Files)
 }
 
 // ask asks the assistant's model, if the run's limits leave room for it.
 func (r *running) ask(ctx context.Context, turns []llm.Turn, offered bool) (llm.Reply, error) {
 	req := llm.Request{System: r.prompt, Turns: turns, Tools: r.door.Offered()}
-	role, times := journal.RoleRound, 2
 	if !offered {
-		req.Choice, role, times = llm.None, journal.RoleFinal, 1
+		req.Choice = llm.None
+	}
+	if r.tight {
+		req.Turns = compact(turns, r.request)
+	}
+	reply, err := r.within(ctx, req)
+	if tooLong(err) && !r.tight { // once a run; from then on every request is made shorter
+		r.tight, req.Turns = true, compact(turns, r.request)
+		reply, err = r.within(ctx, req)
+	}
+	failed, ok := errors.AsType[*llm.Error](err)
+	if ok && failed.Reason == llm.Empty && failed.Err == nil && !failed.Released && offered { // it was asked, and had nothing to say
+		return llm.Reply{Finish: llm.Stop}, nil // it gets its chance to say something without tools
+	}
+	if err == nil && len(reply.Calls) > 0 && offered {
+		r.beside(ctx, reply.Text)
+	}
+	return reply, err
+}
+
+// beside shows what a model says beside its calls: that was no reply, whatever people have seen of it.
+func (r *running) beside(ctx context.Context, text string) {
+	if r.shown != "" {
+		r.shown = ""
+		r.show(ctx, Progress{Void: true})
+	}
+	if strings.TrimSpace(text) != "" {
+		r.show(ctx, Progress{Status: r.clean(text, r.assistant)})
+	}
+}
+
+// within asks within the limits of the run.
+func (r *running) within(ctx context.Context, req llm.Request) (llm.Reply, error) {
+	role, times := journal.RoleRound, 2
+	if req.Choice == llm.None {
+		role, times = journal.RoleFinal, 1
 	}
 	spec := r.assistant.Asker.Spec
 	spent := guards.Spent{Tokens: r.spent.Input + r.spent.Output, Money: r.spent.Cost}
@@ -141,13 +210,11 @@ func (r *running) ask(ctx context.Context, turns []llm.Turn, offered bool) (llm.
 		r.limit = context.Cause(ctx).Error()
 		return llm.Reply{}, loop.ErrSpent
 	}
+	r.stream(ctx, &req)
 	reply, err := r.story.ask(ctx, r.assistant.Asker, role, req)
 	if err != nil && timeIsUp(ctx) {
 		r.limit = context.Cause(ctx).Error()
 		return llm.Reply{}, loop.ErrSpent
-	}
-	if err == nil && len(reply.Calls) > 0 && strings.TrimSpace(reply.Text) != "" {
-		r.e.o.Surface.Show(ctx, Progress{Thread: r.msg.Thread, Turn: r.journal.Turn(), Assistant: r.assistant.Name, Status: r.clean(reply.Text, r.assistant)})
 	}
 	return reply, err
 }
@@ -159,18 +226,30 @@ func (r *running) call(ctx context.Context, at loop.At, c llm.ToolCall, offered 
 		a, err := r.door.Refuse(ctx, at.Round, at.Seq, c, "no tools are offered any more; this was the last reply of the run")
 		return loop.Answer(a), err
 	}
+	stopped, err := r.halted(ctx)
+	if err != nil {
+		return loop.Answer{}, err
+	}
+	if stopped {
+		a, err := r.door.Skip(ctx, at.Round, at.Seq, c, "the run was stopped before this")
+		return loop.Answer(a), err
+	}
 	a, err := r.door.Call(ctx, at.Round, at.Seq, c)
 	return loop.Answer(a), err
 }
 
 // save stages the newest reply. It becomes durable with the first intent of its calls; a reply without calls is the final
-// text, which is stored as such.
+// text, which is stored as such. With it goes which messages it has answered beside the turn's own.
 func (r *running) save(_ context.Context, st *loop.State) error {
 	n := len(st.Rounds) - 1
-	if len(st.Rounds[n].Calls) == 0 && st.Rounds[n].Text != "" {
+	if len(st.Rounds[n].Calls) == 0 && st.Rounds[n].Text != "" && len(r.joining) == 0 {
 		return nil
 	}
-	r.journal.Round(n, journal.Reply{Reply: st.Rounds[n].Reply, Final: st.Rounds[n].Final})
+	for i := range r.joining {
+		r.joining[i].Round = n
+	}
+	r.journal.Round(n, journal.Reply{Reply: st.Rounds[n].Reply, Final: st.Rounds[n].Final}, r.joining)
+	r.folded, r.joining = append(r.folded, r.joining...), nil
 	return nil
 }
 
@@ -184,6 +263,9 @@ func (r *running) close(end loop.End) (outcome, text string) {
 	if end.Asked && text != "" {
 		text += "\n\n(I had to stop here: there were no steps left for more.)"
 	}
+	if r.tight && text != "" {
+		text += "\n\n" + shortWords
+	}
 	calls := r.door.Calls()
 	switch {
 	case end.Capped:
@@ -194,7 +276,8 @@ func (r *running) close(end loop.End) (outcome, text string) {
 		outcome = Answered
 	}
 	if text == "" {
-		return r.speak(outcome, end.Err, calls)
+		outcome, text = r.speak(outcome, end.Err, calls)
+		return outcome, under(r.shown, text)
 	}
 	if r.assistant.ChangesThings() {
 		text += "\n\n" + r.clean(accountWords(calls), r.assistant)
@@ -225,14 +308,19 @@ func (r *running) speak(outcome string, cause error, calls []journal.Call) (stri
 	return outcome, r.clean(why+" "+accountWords(calls)+" ("+journal.RunID(r.journal.Turn())+")", r.assistant)
 }
 
-// clean is the one filter on everything that leaves (rule M7). It also takes out what the mask hides.
-func (s *story) clean(text string, a *assistants.Assistant) string {
+// output is what may leave in this turn's texts.
+func (s *story) output(a *assistants.Assistant) guards.Output {
 	out := guards.Output{Links: s.desk.Pack.Links}
 	if a != nil {
 		out = a.Output
 	}
-	out.Mentions = append(slices.Clone(out.Mentions), s.msg.From.ID)
-	cleaned, removed := out.Clean(s.journal.Mask().Text(text))
+	out.Mentions = append(slices.Clone(out.Mentions), s.asker.ID, s.msg.From.ID)
+	return out
+}
+
+// clean is the one filter on everything that leaves (rule M7). It also takes out what the mask hides.
+func (s *story) clean(text string, a *assistants.Assistant) string {
+	cleaned, removed := s.output(a).Clean(s.journal.Mask().Text(text))
 	if len(removed) > 0 {
 		s.e.o.Log.Warn().Str("turn", s.journal.Turn()).Int("removed", len(removed)).Msg("took links or mentions out of a reply")
 	}

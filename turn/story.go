@@ -1,10 +1,13 @@
 package turn
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"switchboard/assistants"
@@ -12,31 +15,45 @@ import (
 	"switchboard/guards"
 	"switchboard/journal"
 	"switchboard/llm"
+	"switchboard/loop"
 	"switchboard/store"
 )
 
 // story is one turn while it is worked on.
 type story struct {
 	e        *Engine
+	lease    store.Lease
 	key      string // of the message
 	threadID string
 	msg      chat.Message
-	text     string // what was said, masked
+	text     string      // what was said, masked
+	asker    chat.Person // on whose behalf it is answered: whoever said it, or whose question a choice answers
 	rec      record
 	version  int64 // of the record
 	thread   thread
 	journal  *journal.Recorder
 	past     journal.Turn // what is on record from an earlier try
+	seen     seen         // what stood in the thread before, where the bot had not been in it
 
-	reply   string           // the final text, once there is one
-	again   bool             // an earlier try may have delivered it
-	picked  bool             // the message only answers the open question
-	desk    *assistants.Desk // the version that the turn is pinned to
-	active  *assistants.Desk // the version that decides with it who may do what
-	steps   int              // model calls of this turn so far
-	spent   llm.Usage        // against the limits of the run; an estimate where the server gives no figures
-	dayLeft llm.USD          // what the person may still cost today; 0 is no limit
-	cost    llm.USD          // what it really cost
+	reply   string            // the final text, once there is one
+	scope   map[string]string // the values that are bound to this request
+	again   bool              // an earlier try may have delivered it
+	resumed bool              // an earlier try may have begun to show it
+	picked  bool              // the message only answers the open question
+	began   bool              // people see that something is going on
+	posted  bool              // and how it ended
+	desk    *assistants.Desk  // the version that the turn is pinned to
+	active  *assistants.Desk  // the version that decides with it who may do what
+	steps   int               // model calls of this turn so far
+	spent   llm.Usage         // against the limits of the run; an estimate where the server gives no figures
+	dayLeft llm.USD           // what the person may still cost today; 0 is no limit
+	cost    llm.USD           // what it really cost
+
+	under  *underway
+	folded []journal.Folded // messages that became part of the turn, and are on record
+	late   []string         // keys of stops that were about nothing
+	mu     sync.Mutex
+	stops  []chat.Stop // who wants the turn to end
 }
 
 // state is how far a turn has got.
@@ -60,18 +77,20 @@ type record struct {
 	Buttons   []chat.Button `json:"buttons,omitempty"`
 	Listed    bool          `json:"listed,omitempty"`  // this reply says what the bot can do
 	Unheard   bool          `json:"unheard,omitempty"` // offline, and not in the script: to the thread it was never said
+	Stale     bool          `json:"stale,omitempty"`   // a choice that came too late: nothing is known of the thread's present
+	StoppedBy string        `json:"stopped_by,omitempty"`
 	Began     time.Time     `json:"began"`
 }
 
 // open reads what is known of the message's turn and its thread.
 func (e *Engine) open(ctx context.Context, l store.Lease, key string, q queued) (*story, error) {
 	id := q.Turn
-	s := &story{e: e, key: key, threadID: l.Thread, msg: q.Message, active: e.desk.Load()}
+	s := &story{e: e, lease: l, key: key, threadID: l.Thread, msg: q.Message, asker: q.Message.From, active: e.desk.Load()}
 	stored, err := e.o.Store.Get(ctx, recordKey(id))
 	if err != nil {
 		return nil, fmt.Errorf("read turn %s: %w", id, err)
 	}
-	s.version = stored.Version
+	s.version, s.resumed = stored.Version, stored.Version != 0 || e.tries(key) > 0
 	if stored.Version == 0 {
 		s.rec = record{Pack: s.active.Pack.Digest, Began: e.o.Now()}
 	} else if err := json.Unmarshal(stored.Value, &s.rec); err != nil {
@@ -80,20 +99,75 @@ func (e *Engine) open(ctx context.Context, l store.Lease, key string, q queued) 
 	if s.desk, err = e.version(ctx, s.rec.Pack); err != nil {
 		return nil, err
 	}
-	s.text = s.desk.Mask().Text(s.msg.Text)
 	s.journal = journal.NewRecorder(journal.RecorderOptions{
 		Store: e.o.Store, Lease: l, Turn: id, Now: e.o.Now, Retention: s.desk.Pack.Retention, Mask: s.desk.Mask(),
 	})
-	if stored.Version != 0 {
-		if s.past, _, err = journal.Read(ctx, e.o.Store, id); err != nil {
-			return nil, err
-		}
-		s.steps, s.spent = len(s.past.Steps), s.past.Usage()
-		s.cost = s.spent.Cost
-		s.reply, s.again = s.past.Reply, s.rec.State == stateDelivering
-		s.picked = s.past.Routed != nil && s.past.Routed.Kind == kindPicked
+	if err := s.readThread(ctx); err != nil {
+		return nil, err
 	}
-	return s, s.readThread(ctx)
+	s.text = s.saying(s.msg)
+	if stored.Version == 0 {
+		return s, nil
+	}
+	if s.past, _, err = journal.Read(ctx, e.o.Store, id); err != nil {
+		return nil, err
+	}
+	s.steps, s.spent = len(s.past.Steps), s.past.Usage()
+	s.cost = s.spent.Cost
+	s.reply, s.again = s.past.Reply, s.rec.State == stateDelivering
+	s.text = cmp.Or(s.past.Message, s.text)
+	if s.past.Seen != nil {
+		if err := json.Unmarshal(s.past.Seen, &s.seen); err != nil {
+			return nil, fmt.Errorf("read what turn %s has seen: %w", id, err)
+		}
+	}
+	for _, f := range s.past.Folded {
+		s.folded = append(s.folded, *f)
+	}
+	if s.past.Routed != nil && s.past.Routed.Kind == kindPicked && s.thread.Open != nil {
+		s.picked, s.asker = true, s.thread.asker()
+	}
+	return s, nil
+}
+
+// tell goes through the turn's story from where it stands.
+func (s *story) tell(ctx context.Context) error {
+	if s.rec.State == stateDone {
+		return s.ack(ctx)
+	}
+	for _, f := range s.folded {
+		s.joined(f.Key)
+	}
+	s.began = true
+	s.show(ctx, Progress{Began: true})
+	if s.rec.State == stateFresh {
+		err := s.route(ctx)
+		if isStopped(err) {
+			err = s.stopped(ctx, nil, "")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if s.rec.State == stateRunning {
+		if err := s.run(ctx); err != nil {
+			return err
+		}
+	}
+	if s.rec.State == stateDone {
+		return nil
+	}
+	return s.deliver(ctx)
+}
+
+// show tells people what is going on.
+func (s *story) show(ctx context.Context, p Progress) {
+	p.Turn, p.To, p.Assistant = s.journal.Turn(), s.msg, s.rec.Assistant
+	s.e.o.Surface.Show(ctx, p)
+}
+
+func (s *story) hasFolded(key string) bool {
+	return slices.ContainsFunc(s.folded, func(f journal.Folded) bool { return f.Key == key })
 }
 
 func recordKey(turn string) string { return "turn/" + turn }
@@ -122,10 +196,18 @@ func (s *story) commit(ctx context.Context, add func(*store.Batch)) error {
 // ask asks a model within a time, and stages the call for the record, whether it worked or not.
 func (s *story) ask(ctx context.Context, a assistants.Asker, role string, req llm.Request) (llm.Reply, error) {
 	req.Where = llm.Where{
-		First: s.thread.first(s.text), Last: s.text, Person: s.msg.From.ID, Channel: s.msg.Channel.ID, Replies: s.thread.Replies + s.steps,
+		First: s.thread.first(s.text), Last: s.text, Person: s.asker.ID, Channel: s.msg.Channel.ID, Replies: s.thread.Replies + s.steps,
+	}
+	if stopped, err := s.halted(ctx); err != nil {
+		return llm.Reply{}, err
+	} else if stopped {
+		return llm.Reply{}, loop.ErrStopped
 	}
 	started := s.e.o.Now()
-	reply, err := a.Do(ctx, req)
+	asking, release := s.interruptible(ctx)
+	reply, err := a.Do(asking, req)
+	cut := err != nil && isStopped(context.Cause(asking))
+	release()
 	step := journal.Step{Role: role, Model: a.Spec.Provider + "/" + a.Spec.ID, MS: s.e.o.Now().Sub(started).Milliseconds(), Attempts: reply.Attempts}
 	usage := reply.Usage
 	if noScript(err) { // nothing was asked: the person left the script, and may come back to where it stands
@@ -133,12 +215,15 @@ func (s *story) ask(ctx context.Context, a assistants.Asker, role string, req ll
 		return llm.Reply{}, err
 	}
 	if err != nil {
-		if errors.Is(ctx.Err(), context.Canceled) {
+		if errors.Is(ctx.Err(), context.Canceled) && !cut {
 			return llm.Reply{}, context.Cause(ctx) // handed back: it will be asked again
 		}
 		step.Error, step.Attempts = string(llm.Timeout), 1
 		if failed, ok := errors.AsType[*llm.Error](err); ok {
 			step.Error, step.Status, step.Attempts, usage = string(failed.Reason), failed.Status, failed.Attempts, failed.Usage
+		}
+		if cut {
+			step.Error = Stopped
 		}
 	}
 	step.Input, step.Cached, step.Output, step.Cost = usage.Input, usage.Cached, usage.Output, usage.Cost
@@ -150,6 +235,9 @@ func (s *story) ask(ctx context.Context, a assistants.Asker, role string, req ll
 		usage.Input, usage.Output, usage.Cost = max(usage.Input, reserve.Input), max(usage.Output, reserve.Output), max(usage.Cost, reserve.Cost)
 	}
 	s.spent = s.spent.Add(usage)
+	if cut {
+		return llm.Reply{}, loop.ErrStopped
+	}
 	if err != nil {
 		return llm.Reply{}, err
 	}
@@ -166,7 +254,7 @@ func (s *story) ask(ctx context.Context, a assistants.Asker, role string, req ll
 func (s *story) policy() guards.Policy {
 	var p guards.Policy
 	for _, d := range []*assistants.Desk{s.desk, s.active} {
-		p = append(p, guards.Version{Rules: d.Pack.Policy, Groups: d.Pack.Groups(s.msg.From)})
+		p = append(p, guards.Version{Rules: d.Pack.Policy, Groups: d.Pack.Groups(s.asker)})
 		if s.active == s.desk {
 			break
 		}
@@ -174,15 +262,15 @@ func (s *story) policy() guards.Policy {
 	return p
 }
 
-// mayUse lists the assistants that exist for the person, in both versions.
-func (s *story) mayUse() []*assistants.Assistant {
-	open := s.desk.OpenTo(s.msg.From)
+// mayUse lists the assistants that exist for a person, in both versions.
+func (s *story) mayUse(p chat.Person) []*assistants.Assistant {
+	open := s.desk.OpenTo(p)
 	if s.active == s.desk {
 		return open
 	}
 	var both []*assistants.Assistant
 	for _, a := range open {
-		for _, b := range s.active.OpenTo(s.msg.From) {
+		for _, b := range s.active.OpenTo(p) {
 			if a.Name == b.Name {
 				both = append(both, a)
 			}

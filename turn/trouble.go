@@ -19,12 +19,12 @@ type trouble struct {
 	delivered bool // the reply is out; only its record is missing
 }
 
-// broken is a try that did not go through. replied: the turn has its final text.
+// broken is a try that did not go through.
 type broken struct {
-	lease   store.Lease
-	key     string
-	queued  queued
-	replied bool
+	lease  store.Lease
+	key    string
+	queued queued
+	story  *story // nil where not even the record could be read
 }
 
 // mostTries of one message by one process. Then the person is told, and the thread goes on without it.
@@ -58,7 +58,7 @@ func (e *Engine) failed(ctx context.Context, b broken, cause error) error {
 	key, q := b.key, b.queued
 	n := e.count(key)
 	e.o.Log.Error().Str("error", e.desk.Load().Mask().Text(cause.Error())).Str("turn", q.Turn).Int("try", n).Msg("turn failed")
-	replied := b.replied || e.wasDelivered(key)
+	replied := b.story != nil && b.story.again || e.wasDelivered(key) // it has its final text
 	if n == mostTries && replied {
 		e.tell(Finished{Turn: q.Turn, Key: key, Outcome: Failed, Err: cause})
 	}
@@ -77,7 +77,10 @@ func (e *Engine) giveUp(ctx context.Context, t broken, cause error) error {
 	if err != nil {
 		e.o.Log.Error().Err(err).Str("turn", q.Turn).Msg("read what a broken turn has done")
 	}
-	s := &story{e: e, key: key, threadID: l.Thread, msg: q.Message, desk: desk, reply: brokenWords(q.Turn)}
+	s := &story{e: e, lease: l, key: key, threadID: l.Thread, msg: q.Message, asker: q.Message.From, desk: desk, reply: brokenWords(q.Turn)}
+	for _, f := range past.Folded { // what they asked for may have been done
+		s.folded = append(s.folded, *f)
+	}
 	s.journal = journal.NewRecorder(journal.RecorderOptions{
 		Store: e.o.Store, Lease: l, Turn: q.Turn, Now: e.o.Now, Retention: desk.Pack.Retention, Mask: desk.Mask(),
 	})
@@ -85,11 +88,16 @@ func (e *Engine) giveUp(ctx context.Context, t broken, cause error) error {
 		s.reply += "\n\n" + s.clean(accountWords(past.Calls), nil)
 	}
 	if e.tries(key) == mostTries {
-		post := Post{Key: q.Turn + "/sorry", Turn: q.Turn, Thread: q.Message.Thread, Reply: chat.Reply{Text: s.reply}, Outcome: Failed}
+		post := Post{Key: q.Turn + "/sorry", Turn: q.Turn, To: q.Message, Reply: chat.Reply{Text: s.reply}, Outcome: Failed, Resumed: true}
 		if err := e.o.Surface.Post(ctx, post); err != nil {
 			e.o.Log.Error().Err(err).Str("turn", q.Turn).Msg("apologise")
+		} else if t.story != nil {
+			t.story.posted = true
 		}
 		e.tell(Finished{Turn: q.Turn, Key: key, Outcome: Failed, Reply: post.Reply, Err: cause})
+	}
+	if items, err := e.o.Store.Items(context.WithoutCancel(ctx), l); err == nil {
+		s.stops = s.stopsAmong(items)
 	}
 	err = s.journal.Commit(context.WithoutCancel(ctx), func(b *store.Batch) {
 		if !known {

@@ -20,37 +20,53 @@ import (
 
 // Surface is where people talk.
 type Surface interface {
-	// Show tells people what is going on. It is best effort and must not block for long.
+	// Look completes a message with what the surface could not know when it took it in: who the person is, who reads the
+	// channel, names for ids, the texts of files. With past it also brings what was said in the thread before the message.
+	Look(ctx context.Context, m chat.Message, past bool) (Seen, error)
+	// Show tells people what is going on. It is best effort and must not block.
 	Show(ctx context.Context, p Progress)
-	// Post delivers a reply. An error means that it is not known to have arrived.
+	// Post delivers a reply, whole. An error means that it is not known to have arrived; ErrUndeliverable, that it never
+	// will.
 	Post(ctx context.Context, p Post) error
-	// Posted looks a delivery up by its key; ErrCannotTell where the surface has no way to know.
-	Posted(ctx context.Context, t chat.Thread, key string) (bool, error)
 }
 
-// ErrCannotTell is a surface's answer when it cannot look a delivery up.
-var ErrCannotTell = errors.New("this surface cannot look a post up")
+// ErrUndeliverable says that there is no place any more where the reply could be said: no use to try again.
+var ErrUndeliverable = errors.New("the reply cannot be delivered")
+
+// Seen is a message on a closer look.
+type Seen struct {
+	Message chat.Message
+	Past    []chat.Said // the thread's first message and then the newest before this one, oldest first
+	Left    int         // how many between the first and the others are left out
+}
 
 // Post is a reply on its way out, once.
 type Post struct {
-	Key    string // the same for every attempt
-	Turn   string
-	Thread chat.Thread
-	Reply  chat.Reply
+	Key   string // the same for every attempt
+	Turn  string
+	To    chat.Message // what it answers; its thread is where it goes
+	Reply chat.Reply
 	// Outcome and Took are how the turn ends with this post.
 	Outcome string
 	Took    time.Duration
-	// Repeated: the reply may have been delivered before, and nobody can tell. A doubled answer is better than silence.
-	Repeated bool
+	// Resumed: an earlier try of this turn may have begun to show its text. Whatever of it is left becomes this reply.
+	Resumed bool
+	// Again: an earlier try may have delivered it, whole or in part. The surface looks, and delivers what is missing; where
+	// it cannot look it says that the reply may be a repetition. A doubled answer is better than silence.
+	Again bool
 }
 
-// Progress is a sign of life.
+// Progress is a sign of life. What is said of a turn comes in order.
 type Progress struct {
-	Thread    chat.Thread
 	Turn      string
+	To        chat.Message // the message that is worked on
 	Assistant string
+	Began     bool          // a try of the turn begins; what an earlier one has shown of the text is void
 	Status    string        // what the model said beside its calls
 	Call      *journal.Call // a call that is about to run, or has ended
+	Text      string        // more of the reply, filtered, as it is being written
+	Void      bool          // the text shown so far was not the reply
+	Ended     bool          // the try is over without a Post: nothing is going on any more
 }
 
 // Finished says how a turn ended. Err is for admins.
@@ -69,6 +85,8 @@ const (
 	Capped   = "capped"  // a limit was over before the assistant was done
 	Refused  = "refused" // the bot does not do this for this person, or cannot now
 	Failed   = "failed"  // something broke; the person got an apology with the turn's id
+	Stopped  = "stopped" // somebody wanted it to end
+	Ignored  = "ignored" // nobody had asked the bot, and it has nothing to say
 )
 
 // Options say what an Engine works with.

@@ -16,6 +16,9 @@ import (
 const (
 	nobodyWords  = "I cannot help you with this: none of the assistants here is open to you. An admin of this bot can change that."
 	spentWords   = "I have used up today's budget for your questions. I can go on tomorrow; an admin of this bot can raise the limit."
+	staleWords   = "This question is over: it was answered, or another one has taken its place. Just tell me what you need."
+	stoppedWords = "I stopped, as asked."
+	shortWords   = "(I left out older parts of this conversation: it has grown too long for the language model.)"
 	nothingWords = "I have nothing to add to that. If you need something, just ask."
 )
 

@@ -238,6 +238,18 @@ func (q *queue) list(l store.Lease) ([]store.Item, error) {
 	return out, nil
 }
 
+func (q *queue) count(thread string) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return 0, fmt.Errorf("count items of thread %q: %w", thread, store.ErrClosed)
+	}
+	if t := q.threads[thread]; t != nil {
+		return len(t.items), nil
+	}
+	return 0, nil
+}
+
 func (q *queue) renew(l store.Lease, ttl time.Duration) error {
 	if ttl <= 0 {
 		return fmt.Errorf("renew lease on thread %q for %s: the lease must last longer than nothing", l.Thread, ttl)

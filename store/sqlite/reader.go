@@ -23,7 +23,7 @@ type Reader struct {
 	now    func() time.Time
 	closed atomic.Bool
 
-	record, events, streams, content, contents, allContents, counter, waiting *sql.Stmt
+	record, events, streams, content, contents, allContents, counter, waiting, queued *sql.Stmt
 }
 
 var _ store.Reader = (*Reader)(nil)
@@ -80,6 +80,7 @@ func (r *Reader) prepare(ctx context.Context) error {
 			ORDER BY key`,
 		&r.allContents: "SELECT key, value, until FROM contents WHERE until = 0 OR until > ? ORDER BY key",
 		&r.waiting:     "SELECT count(*) FROM items",
+		&r.queued:      "SELECT count(*) FROM items WHERE thread = ?", // no index: few items wait, and every push would pay for it
 		&r.counter:     "SELECT value FROM counters WHERE key = ? AND (until = 0 OR until > ?)",
 	} {
 		stmt, err := r.db.PrepareContext(ctx, query)
@@ -201,6 +202,17 @@ func (r *Reader) Waiting(ctx context.Context) (int, error) {
 	}
 	var n int
 	err = r.waiting.QueryRowContext(ctx).Scan(&n)
+	return n, r.fail(err)
+}
+
+// Queued counts the items of one thread that are not acked yet.
+func (r *Reader) Queued(ctx context.Context, thread string) (int, error) {
+	ctx, err := r.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var n int
+	err = r.queued.QueryRowContext(ctx, thread).Scan(&n)
 	return n, r.fail(err)
 }
 

@@ -158,6 +158,14 @@ func (s *Store) Items(ctx context.Context, l store.Lease) ([]store.Item, error) 
 	return s.queue.list(l)
 }
 
+// Queued counts the items of one thread, from memory.
+func (s *Store) Queued(ctx context.Context, thread string) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.queue.count(thread)
+}
+
 // Renew extends the lease to ttl from now. It touches no disk.
 func (s *Store) Renew(ctx context.Context, l store.Lease, ttl time.Duration) error {
 	if err := ctx.Err(); err != nil {

@@ -329,6 +329,7 @@ func closed(d *desk) {
 		"content":  func() error { _, err := d.s.Content(d.ctx, "c"); return err },
 		"contents": func() error { _, err := d.s.ContentsUnder(d.ctx, ""); return err },
 		"count":    func() error { _, err := d.s.Count(d.ctx, "n"); return err },
+		"queued":   func() error { _, err := d.s.Queued(d.ctx, "t"); return err },
 		"waiting":  func() error { _, err := d.s.Waiting(d.ctx); return err },
 		"sweep":    func() error { _, err := d.s.Sweep(d.ctx); return err },
 	} {

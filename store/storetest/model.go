@@ -415,8 +415,10 @@ func (p *play) compare(t *rapid.T) {
 		same(key, got, c.n, err)
 	}
 	waiting := 0
-	for _, l := range p.w.lines {
+	for thread, l := range p.w.lines {
 		waiting += len(l.keys)
+		n, err := p.s.Queued(p.ctx, thread)
+		same("queued in "+thread, n, len(l.keys), err)
 	}
 	n, err := p.s.Waiting(p.ctx)
 	same("waiting", n, waiting, err)

@@ -348,20 +348,35 @@ func backlog(d *desk) {
 		d.want(err, nil)
 		d.same(n, want)
 	}
+	queued := func(thread string, want int) {
+		d.Helper()
+		n, err := d.s.Queued(d.ctx, thread)
+		d.want(err, nil)
+		d.same(n, want)
+	}
 	waiting(0)
+	queued("a", 0)
 	d.push("a", "a1")
 	d.push("a", "a2")
 	d.push("b", "b1")
 	d.push("b", "b1")
 	waiting(3)
+	queued("a", 2)
+	queued("b", 1)
 	l := d.claimThread("a")
+	queued("a", 2)
 	waiting(3) // what is being worked on is not done
 	d.commit(store.Batch{Lease: &l, Ack: []string{"a1"}, Push: []store.Item{{Key: "c1", Thread: "c"}}}, nil)
 	waiting(3)
+	queued("a", 1)
+	queued("c", 1)
 	d.commit(store.Batch{Lease: &l, Ack: []string{"a2"}, Release: true}, nil)
 	waiting(2)
+	queued("a", 0)
 	d.reopen()
 	waiting(2)
+	queued("a", 0)
+	queued("c", 1)
 }
 
 func pushBeforeRelease(d *desk) {

@@ -1,0 +1,116 @@
+package turn
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"time"
+
+	"switchboard/chat"
+	"switchboard/journal"
+	"switchboard/store"
+)
+
+// queued is what waits in a thread's queue: a message, a click among them, or somebody's wish that a turn should end. A
+// message has the id of its turn from the first moment on: a turn that is taken up again after a crash is the same turn.
+type queued struct {
+	Stop    *chat.Stop   `json:"stop,omitempty"` // first in the text, so that it is found without reading the rest
+	Turn    string       `json:"turn,omitempty"`
+	Pack    string       `json:"pack"` // the name of the bot that it was said to
+	Message chat.Message `json:"message,omitzero"`
+}
+
+// Accept stores a message and returns the id of its turn; only then may the surface acknowledge it (rule D1). fresh is
+// false, and there is no id, for a message that was accepted before.
+func (e *Engine) Accept(ctx context.Context, m chat.Message) (turn string, fresh bool, err error) {
+	desk := e.desk.Load()
+	m.Text = desk.Mask().Text(m.Text)
+	q := queued{Turn: turnID(m.Key, e.o.Now()), Pack: desk.Pack.Name, Message: m}
+	if fresh, err = e.push(ctx, m.Key, m.Thread, q); err != nil {
+		return "", false, fmt.Errorf("accept message %s: %w", m.Key, err)
+	}
+	if !fresh {
+		return "", false, nil
+	}
+	return q.Turn, true, nil
+}
+
+// Halt stores the wish that a turn should end (rule L8). It acts at the turn's next safe point; a model call of this process
+// is cut short at once. A wish that comes when the turn is over is no error, and nothing happens.
+func (e *Engine) Halt(ctx context.Context, s chat.Stop) error {
+	if s.Message == "" { // what is meant is what is under way now, not what may be by the time that this is read
+		s.Message = e.worksOn(threadID(s.Thread))
+	}
+	q := queued{Stop: &s, Pack: e.desk.Load().Pack.Name}
+	fresh, err := e.push(ctx, s.Key, s.Thread, q)
+	if err != nil {
+		return fmt.Errorf("stop what is under way by %s: %w", s.Key, err)
+	}
+	if fresh {
+		e.cutShort(threadID(s.Thread), s.Message)
+	}
+	return nil
+}
+
+func (e *Engine) push(ctx context.Context, key string, t chat.Thread, q queued) (fresh bool, err error) {
+	body, err := json.Marshal(q)
+	if err != nil {
+		return false, err
+	}
+	return e.o.Store.Push(ctx, store.Item{Key: key, Thread: threadID(t), Body: body})
+}
+
+// Knows says whether the bot takes part in a thread: it has answered there, or is about to.
+func (e *Engine) Knows(ctx context.Context, t chat.Thread) (bool, error) {
+	id := threadID(t)
+	rec, err := e.o.Store.Get(ctx, threadKey(id))
+	if err != nil {
+		return false, fmt.Errorf("look for thread %s: %w", id, err)
+	}
+	if rec.Version > 0 {
+		return true, nil
+	}
+	n, err := e.o.Store.Queued(ctx, id)
+	if err != nil {
+		return false, fmt.Errorf("look for thread %s: %w", id, err)
+	}
+	return n > 0, nil
+}
+
+// Hear keeps what was said in a thread that the bot takes part in, but not to the bot: as long as the retention says, and
+// once, however often it is heard.
+func (e *Engine) Hear(ctx context.Context, t chat.Thread, said chat.Said) error {
+	desk := e.desk.Load()
+	said.Text, said.By = desk.Mask().Text(said.Text), desk.Mask().Text(said.By)
+	data, err := json.Marshal(said)
+	if err != nil {
+		return fmt.Errorf("keep what was said in thread %s: %w", threadID(t), err)
+	}
+	row := store.Content{Key: heardKey(threadID(t)) + url.PathEscape(said.ID), Value: data, Until: e.o.Now().Add(desk.Pack.Retention)}
+	if err := e.o.Store.Commit(ctx, store.Batch{Contents: []store.Content{row}}); err != nil {
+		return fmt.Errorf("keep what was said in thread %s: %w", threadID(t), err)
+	}
+	return nil
+}
+
+func heardKey(thread string) string { return "heard/" + thread + "/" }
+
+// Rate keeps what a person thinks of an answer; the latest word of a person on a turn counts.
+func (e *Engine) Rate(ctx context.Context, f chat.Feedback) error {
+	return journal.Rate(ctx, e.o.Store, f)
+}
+
+// turnID begins with the time, so that what is written of turns at the same time lies side by side on the disk, which
+// halves the pages that a commit writes. The rest tells turns of one second apart.
+func turnID(key string, now time.Time) string {
+	sum := sha256.Sum256([]byte(key))
+	return journal.TurnID(fmt.Sprintf("%08x%s", uint32(now.Unix()), hex.EncodeToString(sum[:4]))) //nolint:gosec // until 2106
+}
+
+// threadID joins the parts so that no two threads share one, whatever their ids hold.
+func threadID(t chat.Thread) string {
+	return url.PathEscape(t.Team) + "/" + url.PathEscape(t.Channel) + "/" + url.PathEscape(t.Root)
+}
