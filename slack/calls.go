@@ -1,0 +1,354 @@
+package slack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	slackgo "github.com/slack-go/slack"
+	"golang.org/x/time/rate"
+)
+
+const (
+	callTime    = 10 * time.Second // of one call, answer included
+	longestLook = 20 * time.Second // that a look-up waits for Slack's limits; then its caller does without
+	lookTries   = 3                // of a look-up that the network or the server broke
+	mostLanes   = 1000             // channels whose pace is kept; the ones at rest are forgotten beyond it
+	inChannel   = "in channel "
+	mostWait    = time.Minute // between two tries where Slack does not say how long to wait
+)
+
+var (
+	// errDropped says that something was not shown, since Slack's limits left no room for it just then.
+	errDropped = errors.New("not shown: Slack's limits leave no room for it now")
+	// errBusy says that a look-up would have to wait for too long.
+	errBusy = errors.New("look up: Slack's limits leave no room for it now")
+)
+
+// gate keeps the calls within Slack's limits. Its zero value is ready.
+type gate struct {
+	mu    sync.Mutex
+	lanes map[string]*lane
+	last  uint64 // number of the latest call
+}
+
+// lane is one limit: of a method, or of posting in a channel.
+type lane struct {
+	pace    *rate.Limiter
+	shut    time.Time // Slack wants no call before
+	strikes int       // waits in a row that Slack asked for without saying how long
+	wary    bool      // Slack has turned a call away and taken none since: one at a time, so that the order stays
+	flying  int       // calls that are not answered
+	queue   []*waiter // what is urgent first, then as they came
+}
+
+// waiter is a call that waits for its turn. A call that is repeated keeps its number, and so its place.
+type waiter struct {
+	urgency urgency
+	number  uint64
+	front   chan struct{} // one token each time it comes to the front
+}
+
+// call carries out one call of a Slack method, when its turn comes: in order within a channel and a method, after the wait
+// that Slack has asked for, what is urgent first. A showing call that would have to wait is dropped: errDropped. A look-up
+// that would have to wait for more than 20 s is given up: errBusy.
+//
+// A call that Slack turned away for its limits has had no effect, so it is made again. Nothing else is made again but
+// look-ups: a post that was sent and not answered may stand in the channel.
+func (s *Slack) call(ctx context.Context, u urgency, method, channel string, do func(context.Context) error) error {
+	w := s.out.gate.waiter(u)
+	tries := 0
+	for {
+		if posts(method) && channel != "" {
+			if err := s.enter(ctx, inChannel+channel, pace{rate.Every(channelPace), channelBurst}, w); err != nil {
+				return err
+			}
+		}
+		if err := s.enter(ctx, method, paceOf(method), w); err != nil {
+			return err
+		}
+		err := s.once(ctx, do)
+		wait, limited := asksToWait(err)
+		if limited {
+			s.out.gate.close(method, wait, s.o.Now())
+		}
+		s.out.gate.landed(method, !limited, s.o.Now())
+		switch {
+		case limited:
+			if u == showing {
+				return errDropped
+			}
+		case err == nil:
+			return nil
+		case u == looking && lost(err) && tries+1 < lookTries && ctx.Err() == nil:
+			tries++
+			if werr := s.o.Wait(ctx, time.Duration(tries)*500*time.Millisecond); werr != nil {
+				return fmt.Errorf("call %s: %w", method, context.Cause(ctx))
+			}
+		default:
+			return fmt.Errorf("call %s: %w", method, err)
+		}
+	}
+}
+
+// once makes a call, within its time.
+func (s *Slack) once(ctx context.Context, do func(context.Context) error) error {
+	cause := fmt.Errorf("no answer from Slack within %s: %w", callTime, context.DeadlineExceeded)
+	within, cancel := context.WithTimeoutCause(ctx, callTime, cause)
+	defer cancel()
+	err := do(within)
+	_, limited := asksToWait(err)
+	if err != nil && within.Err() != nil && code(err) == "" && !limited { // the library gives the context's error, which does not say whose time was over
+		return errors.Join(errLost, context.Cause(within))
+	}
+	return err
+}
+
+// enter waits until a lane has room for the call.
+func (s *Slack) enter(ctx context.Context, name string, p pace, w *waiter) error {
+	g := &s.out.gate
+	g.queue(name, p, w)
+	defer g.leave(name, w)
+	for {
+		wait, first := g.ask(name, w, s.o.Now())
+		switch {
+		case first && wait <= 0:
+			return nil
+		case w.urgency == showing:
+			return errDropped
+		case w.urgency == looking && wait > longestLook:
+			return errBusy
+		case first:
+			if err := s.o.Wait(ctx, wait); err != nil {
+				return fmt.Errorf("wait for Slack's limits of %s: %w", name, context.Cause(ctx))
+			}
+		default:
+			select {
+			case <-w.front:
+			case <-ctx.Done():
+				return fmt.Errorf("wait for Slack's limits of %s: %w", name, context.Cause(ctx))
+			}
+		}
+	}
+}
+
+func (g *gate) waiter(u urgency) *waiter {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.last++
+	return &waiter{urgency: u, number: g.last, front: make(chan struct{}, 1)}
+}
+
+// queue puts a call in its place in the lane.
+func (g *gate) queue(name string, p pace, w *waiter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.lane(name, p)
+	at, _ := slices.BinarySearchFunc(l.queue, w, func(a, b *waiter) int {
+		if a.urgency != b.urgency {
+			return int(a.urgency) - int(b.urgency)
+		}
+		if a.number < b.number {
+			return -1
+		}
+		return 1
+	})
+	l.queue = slices.Insert(l.queue, at, w)
+}
+
+// ask says whether a call is the first of its lane, and how long it must wait then. A call that may go has taken its room.
+func (g *gate) ask(name string, w *waiter, now time.Time) (wait time.Duration, first bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.lanes[name]
+	if wait = l.shut.Sub(now); wait > 0 {
+		return wait, l.queue[0] == w
+	}
+	if l.queue[0] != w || l.wary && l.flying > 0 {
+		return 0, false
+	}
+	if w.urgency == showing && !l.roomy(now) {
+		return time.Second, true
+	}
+	if w.urgency == showing || strings.HasPrefix(name, inChannel) || l.pace.TokensAt(now) > -float64(l.pace.Burst()) {
+		r := l.pace.ReserveN(now, 1)
+		// What is said or looked up keeps no pace of its own: Slack takes more than it promises, and says when it does not.
+		if wait = r.DelayFrom(now); wait > 0 && strings.HasPrefix(name, inChannel) {
+			r.CancelAt(now)
+			return wait, true
+		}
+	}
+	l.flying++
+	return 0, true
+}
+
+// roomy says whether something may be shown: a third of the room is kept for what is said.
+func (l *lane) roomy(now time.Time) bool {
+	return l.pace.TokensAt(now) >= float64(l.pace.Burst())/3
+}
+
+// spare takes room for a later call of a method, if it has some to spare.
+func (g *gate) spare(method string, now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.lane(method, paceOf(method))
+	return !l.shut.After(now) && l.roomy(now) && l.pace.AllowN(now, 1)
+}
+
+// lane gives a lane, and makes it where it is new.
+func (g *gate) lane(name string, p pace) *lane {
+	if g.lanes == nil {
+		g.lanes = map[string]*lane{}
+	}
+	l := g.lanes[name]
+	if l == nil {
+		l = &lane{pace: rate.NewLimiter(p.limit, p.burst)}
+		g.lanes[name] = l
+	}
+	return l
+}
+
+// landed says that a method's call was answered, or never will be.
+func (g *gate) landed(method string, taken bool, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.lanes[method]
+	l.flying--
+	if taken && !l.shut.After(now) { // else it was under way before another was turned away
+		l.strikes, l.wary = 0, false
+	}
+	l.call()
+}
+
+// call tells the first in the queue that it may be its turn.
+func (l *lane) call() {
+	if len(l.queue) > 0 {
+		select {
+		case l.queue[0].front <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// leave takes a call out of the lane's queue, and tells the next one.
+func (g *gate) leave(name string, w *waiter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.lanes[name]
+	if at := slices.Index(l.queue, w); at >= 0 {
+		l.queue = slices.Delete(l.queue, at, at+1)
+	}
+	if l.call(); len(l.queue) == 0 && len(g.lanes) > mostLanes {
+		for other, l := range g.lanes {
+			if strings.HasPrefix(other, inChannel) && len(l.queue) == 0 {
+				delete(g.lanes, other)
+			}
+		}
+	}
+}
+
+// close keeps a method's calls back for as long as Slack asks for; where it does not say, for longer each time.
+// Slack: the wait holds for the method in the workspace, https://docs.slack.dev/apis/web-api/rate-limits
+func (g *gate) close(method string, wait time.Duration, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.lanes[method]
+	if l == nil {
+		return
+	}
+	if wait <= 0 {
+		wait = min(time.Second<<min(l.strikes, 10), mostWait)
+		l.strikes++
+	}
+	l.wary = true
+	if until := now.Add(wait); until.After(l.shut) {
+		l.shut = until
+	}
+}
+
+// In a channel Slack takes about one post a second, "bursts are tolerated": https://docs.slack.dev/apis/web-api/rate-limits
+const (
+	channelPace  = time.Second
+	channelBurst = 5
+)
+
+// pace is how many calls there may be a second in the long run, and how many at once.
+type pace struct {
+	limit rate.Limit
+	burst int
+}
+
+// paceOf gives the pace of a method. Slack counts by the minute, so that a third of a minute's calls at once leave it room.
+func paceOf(method string) pace {
+	n := perMinute(method)
+	return pace{limit: rate.Limit(n / 60), burst: int(n / 3)}
+}
+
+func posts(method string) bool {
+	return method == "chat.postMessage" || method == "chat.startStream" || method == "chat.postEphemeral"
+}
+
+// perMinute is how often a method may be called. Slack: the method's tier on its reference page (2: 20, 3: 50, 4: 100), and
+// for chat.postMessage "several hundred a minute" for a workspace, https://docs.slack.dev/apis/web-api/rate-limits
+func perMinute(method string) float64 {
+	switch method {
+	case "chat.startStream", "chat.stopStream", "usergroups.list", "usergroups.users.list", "users.list", "conversations.list":
+		return 20
+	case "chat.appendStream", "chat.postEphemeral", "users.info", "conversations.members", "assistant.threads.setSuggestedPrompts",
+		"views.open", "views.update", "views.publish", "views.push":
+		return 100
+	case "chat.postMessage":
+		return 300
+	case "assistant.threads.setStatus": // https://docs.slack.dev/reference/methods/assistant.threads.setStatus
+		return 600
+	}
+	return 50
+}
+
+// errLost marks a call of which it is not known whether it had an effect.
+var errLost = errors.New("no answer")
+
+// code gives Slack's name of an error, "" for one that is not Slack's.
+func code(err error) string {
+	e, _ := errors.AsType[slackgo.SlackErrorResponse](err)
+	return e.Err
+}
+
+// asksToWait says whether Slack turned the call away for its limits, and for how long; 0 where it does not say. Slack
+// answers so with status 429, with and without the header, and some methods with status 200 and an error.
+func asksToWait(err error) (time.Duration, bool) {
+	if limit, ok := errors.AsType[*slackgo.RateLimitedError](err); ok {
+		return limit.RetryAfter, true
+	}
+	if status, ok := errors.AsType[slackgo.StatusCodeError](err); ok && status.Code == http.StatusTooManyRequests {
+		return 0, true
+	}
+	switch code(err) {
+	case "ratelimited", "rate_limited":
+		return 0, true
+	}
+	return 0, false
+}
+
+// lost says that a call was not answered, or by nobody who knows: it may have had its effect.
+func lost(err error) bool {
+	if err == nil || code(err) != "" {
+		return false
+	}
+	if errors.Is(err, errLost) {
+		return true
+	}
+	if status, ok := errors.AsType[slackgo.StatusCodeError](err); ok {
+		return status.Code >= http.StatusInternalServerError
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	return !errors.Is(err, errDropped) && !errors.Is(err, errBusy) && !errors.Is(err, context.Canceled)
+}

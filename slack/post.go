@@ -1,0 +1,337 @@
+package slack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"unicode/utf8"
+
+	slackgo "github.com/slack-go/slack"
+
+	"switchboard/turn"
+)
+
+var (
+	errEmptyAnswer = errors.New("the answer to a post does not say where it stands")
+	// errGone says that the place where a reply should go is no more, or not the bot's.
+	errGone = errors.New("the reply cannot go where the question stands")
+)
+
+const (
+	againWords = "(again: I cannot tell whether you have seen this)"
+	// emptyWords stand for a reply of which nobody would see anything.
+	emptyWords = "I have no words for an answer to this. That is a fault of mine, not of your question."
+	movedWords = "I cannot answer any more where you asked (the thread is gone, or the channel is closed to me). My answer:"
+	mostHalves = 4 // times that a message which Slack calls too long is cut in two
+)
+
+// Post delivers a reply, whole: what was shown of it becomes its first message, the others follow in order. It returns a
+// turn.ErrUndeliverable where it can be said neither in its place nor to the asker alone.
+func (s *Slack) Post(ctx context.Context, p turn.Post) error {
+	left, err := s.out.leave(ctx, p.Turn)
+	if err != nil {
+		return fmt.Errorf("wait for what is being shown of turn %s: %w", p.Turn, err)
+	}
+	d := &errand{s: s, p: p, at: placeOf(p.To)}
+	home := d.at
+	err = d.run(ctx, &left)
+	if errors.Is(err, errGone) {
+		err = d.move(ctx, err)
+	}
+	if err != nil && !errors.Is(err, turn.ErrUndeliverable) {
+		return fmt.Errorf("deliver the reply of turn %s to channel %s: %w", p.Turn, home.channel, err)
+	}
+	if p.Resumed && home.root != "" { // an earlier process may have set it
+		left.words = working
+	}
+	s.calm(ctx, home, &left)
+	return err
+}
+
+// errand is one reply on its way.
+type errand struct {
+	s    *Slack
+	p    turn.Post
+	at   spot
+	lead string // said before the reply
+}
+
+// run brings the reply to its place. left is what stands of the turn.
+func (d *errand) run(ctx context.Context, left *live) error {
+	found := past{}
+	if d.p.Again || d.p.Resumed || left.doubt {
+		var err error
+		found, err = d.s.lookUp(ctx, d.at, d.p)
+		switch {
+		case errors.Is(err, errNoLook) && d.p.Again:
+			d.lead = againWords + "\n\n" + d.lead
+		case err != nil && !errors.Is(err, errNoLook):
+			return err
+		}
+	}
+	text := d.p.Reply.Text
+	if blank(text) {
+		text = emptyWords
+	}
+	pieces := parts(d.lead+text, usual())
+	targets := left.messages
+	for _, m := range found.orphans {
+		if !holds(targets, m.ts) {
+			targets = append(targets, m)
+		}
+	}
+	targets, have := found.match(len(pieces), targets)
+	for i, piece := range pieces {
+		if have[i] {
+			continue
+		}
+		var t shown
+		if len(targets) > 0 {
+			t, targets = targets[0], targets[1:]
+		}
+		m := message{part: piece, number: i, of: len(pieces), foot: footOf(d.p)}
+		posted, err := d.deliver(ctx, m, t, left.stream, usual())
+		if err == nil && !posted && t.streaming && !left.stream.muddy { // the end of a stream is the end of being busy
+			left.words, left.session = "", false
+		}
+		if err != nil && !errors.Is(err, errGone) {
+			return err
+		}
+		if posted || err != nil { // what stands would stand before it
+			d.clear(ctx, targets)
+			targets = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	d.clear(ctx, targets)
+	return nil
+}
+
+func holds(messages []shown, ts string) bool {
+	for _, m := range messages {
+		if m.ts == ts {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *errand) clear(ctx context.Context, messages []shown) {
+	for _, m := range messages {
+		d.s.remove(ctx, d.at, m)
+	}
+}
+
+// deliver brings one message into the place of one that stands, or posts it, and says which. What Slack refuses is said in
+// a plainer form, or in smaller pieces.
+func (d *errand) deliver(ctx context.Context, m message, t shown, st stream, fits room) (posted bool, err error) {
+	if t.ts != "" && t.streaming {
+		done, err := d.finish(ctx, m, t, st)
+		if done || err != nil {
+			return false, err
+		}
+		t.streaming = false
+	}
+	conflict := false
+	for f := dressed; ; {
+		posted, err := d.send(ctx, m, t, f)
+		c := code(err)
+		switch {
+		case err == nil:
+			return posted, nil
+		case c == "" || unsure(c) || hopeless(c):
+			return posted, err
+		case elsewhere(c):
+			return posted, errors.Join(errGone, err)
+		case c == "streaming_state_conflict" && !conflict: // Slack has it that it still streams
+			conflict = true
+			d.s.quietly(d.s.stopStream(ctx, d.at, t.ts), "end a stream")
+		case tooLong(c) && fits.bytes > usual().bytes>>mostHalves:
+			return true, d.halve(ctx, m, t, fits.smaller())
+		case t.ts != "" && !aboutBlocks(c): // it cannot be changed any more
+			d.s.remove(ctx, d.at, t)
+			t = shown{}
+		case f < bare:
+			d.s.o.Log.Debug().Str("turn", d.p.Turn).Str("error", c).Int("form", int(f)).Msg("slack refuses a form of a message")
+			f++
+		default:
+			return posted, err
+		}
+	}
+}
+
+// halve says a message in smaller pieces. Only the last of them counts as the message: what stands of the others when this
+// is cut off will be found as drafts, and replaced.
+func (d *errand) halve(ctx context.Context, m message, t shown, fits room) error {
+	pieces := parts(m.part.text, fits)
+	for i, piece := range pieces {
+		small := m
+		small.part = piece
+		if i < len(pieces)-1 {
+			small.number = -1
+		}
+		if _, err := d.deliver(ctx, small, t, stream{}, fits); err != nil {
+			return err
+		}
+		t = shown{}
+	}
+	return nil
+}
+
+// finish ends a stream so that it is the message, if what it holds is the beginning of it. Otherwise it is left to an edit.
+func (d *errand) finish(ctx context.Context, m message, t shown, st stream) (bool, error) {
+	s := d.s
+	rest, fits := cutPrefix(m.part.text, t.seen)
+	if st.muddy || !fits || len(rest) > usual().bytes {
+		s.quietly(s.stopStream(ctx, d.at, t.ts), "end a stream")
+		return false, nil
+	}
+	var chunks []slackgo.StreamChunk
+	for _, task := range st.behind {
+		c := slackgo.NewTaskUpdateChunk(task.id, task.title)
+		c.Status = task.status
+		chunks = append(chunks, c)
+	}
+	if rest != "" {
+		chunks = append(chunks, slackgo.NewMarkdownTextChunk(rest))
+	}
+	feet := m.blocks(dressed)[1:] // without the text
+	stop := func(feetApart bool) error {
+		all := chunks
+		options := []slackgo.MsgOption{slackgo.MsgOptionMetadata(d.metadata(m))}
+		if len(feet) > 0 && feetApart {
+			options = append(options, slackgo.MsgOptionBlocks(feet...))
+		} else if len(feet) > 0 {
+			all = append(all, slackgo.NewBlocksChunk(feet...))
+		}
+		if len(all) > 0 {
+			options = append(options, slackgo.MsgOptionChunks(all...))
+		}
+		return s.call(ctx, saying, "chat.stopStream", d.at.channel, func(ctx context.Context) error {
+			_, _, err := s.api.StopStreamContext(ctx, d.at.channel, t.ts, options...)
+			return err
+		})
+	}
+	err := stop(true)
+	if code(err) == "streaming_mode_mismatch" { // as reported for blocks beside chunks
+		err = stop(false)
+	}
+	switch c := code(err); {
+	case err == nil:
+		return true, nil
+	case c == "" || unsure(c):
+		return false, err
+	case c != "message_not_in_streaming_state" && c != "stopped_by_user":
+		s.quietly(s.stopStream(ctx, d.at, t.ts), "end a stream")
+	}
+	return false, nil
+}
+
+// cutPrefix gives what of a text is not yet in a stream. White space at the end of either does not count.
+func cutPrefix(whole, seen string) (string, bool) {
+	if len(whole) >= len(seen) {
+		return whole[len(seen):], whole[:len(seen)] == seen
+	}
+	return "", whole == seen[:len(whole)] && blank(seen[len(whole):])
+}
+
+// metadata marks a message as a part of the reply, to be found again. Everybody in the workspace may read it.
+func (d *errand) metadata(m message) slackgo.SlackMetadata {
+	if m.number < 0 {
+		return slackgo.SlackMetadata{EventType: draftType, EventPayload: map[string]any{"turn": d.p.Turn}}
+	}
+	return slackgo.SlackMetadata{EventType: metadataType, EventPayload: map[string]any{"key": d.p.Key, "part": m.number, "parts": m.of}}
+}
+
+// send puts a message in one form into the place of one that stands, or posts it, and says which.
+func (d *errand) send(ctx context.Context, m message, t shown, f form) (posted bool, err error) {
+	const mostUpdate = 3900 // Slack: 4,000 for chat.update, https://docs.slack.dev/reference/methods/chat.update
+	text := m.fallback(f)
+	options := slackgo.MsgOptionCompose(slackgo.MsgOptionText(text, false), slackgo.MsgOptionBlocks(m.blocks(f)...),
+		slackgo.MsgOptionMetadata(d.metadata(m)))
+	if t.ts != "" && utf8.RuneCountInString(text) <= mostUpdate {
+		return false, d.s.update(ctx, saying, d.at, t.ts, options)
+	}
+	if t.ts != "" {
+		d.s.remove(ctx, d.at, t)
+	}
+	_, err = d.s.post(ctx, saying, d.at, options)
+	return true, err
+}
+
+// move brings a reply to the asker alone, since it cannot go where the question stands.
+func (d *errand) move(ctx context.Context, cause error) error {
+	never := func(err error) error { return errors.Join(turn.ErrUndeliverable, cause, err) }
+	if d.p.To.From.ID == "" {
+		return never(errors.New("nobody asked"))
+	}
+	if d.at.dm && d.at.root == "" {
+		return never(nil)
+	}
+	var open *slackgo.Channel
+	err := d.s.call(ctx, saying, "conversations.open", "", func(ctx context.Context) (err error) {
+		open, _, _, err = d.s.api.OpenConversationContext(ctx, &slackgo.OpenConversationParameters{Users: []string{d.p.To.From.ID}})
+		return err
+	})
+	switch c := code(err); {
+	case c != "" && !unsure(c):
+		return never(err)
+	case err != nil:
+		return err
+	}
+	d.at, d.lead = spot{channel: open.ID, dm: true}, movedWords+"\n\n"
+	err = d.run(ctx, &live{})
+	if c := code(err); c != "" && !unsure(c) {
+		return never(err)
+	}
+	return err
+}
+
+// post says something new, with no previews of links, and no reading of names or addresses that are not marked as such.
+// Where the thread is gone Slack posts into the channel instead and says so only in its answer: such a stray is deleted at
+// once. Slack: https://docs.slack.dev/reference/methods/chat.postMessage
+func (s *Slack) post(ctx context.Context, u urgency, at spot, options slackgo.MsgOption) (string, error) {
+	all := []slackgo.MsgOption{options}
+	if at.root != "" {
+		all = append(all, slackgo.MsgOptionTS(at.root))
+	}
+	all = append(all, slackgo.MsgOptionDisableLinkUnfurl(), slackgo.MsgOptionDisableMediaUnfurl(), slackgo.MsgOptionParse(false),
+		slackgo.MsgOptionLinkNames(false), s.extra("chat.postMessage", "unfurl_app_links", "false"))
+	var ts, thread string
+	err := s.call(ctx, u, "chat.postMessage", at.channel, func(ctx context.Context) error {
+		_, at, m, err := s.api.PostMessageWithResponseContext(ctx, at.channel, all...)
+		ts, thread = at, m.ThreadTimestamp
+		return err
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case ts == "":
+		return "", errors.Join(errLost, errEmptyAnswer)
+	case at.root != "" && thread == "":
+		s.remove(ctx, at, shown{ts: ts})
+		return "", errors.Join(errGone, slackgo.SlackErrorResponse{Err: "thread_not_found"})
+	}
+	return ts, nil
+}
+
+// update changes a message. Blocks that are left out would stay away from it. Slack:
+// https://docs.slack.dev/reference/methods/chat.update
+func (s *Slack) update(ctx context.Context, u urgency, at spot, ts string, options slackgo.MsgOption) error {
+	return s.call(ctx, u, "chat.update", at.channel, func(ctx context.Context) error {
+		_, _, _, err := s.api.UpdateMessageContext(ctx, at.channel, ts, options, slackgo.MsgOptionParse(false), slackgo.MsgOptionLinkNames(false))
+		return err
+	})
+}
+
+// extra sets an argument that the library does not know.
+func (s *Slack) extra(method, name, value string) slackgo.MsgOption {
+	base := s.o.APIURL
+	if base == "" {
+		base = slackgo.APIURL
+	}
+	return slackgo.UnsafeMsgOptionEndpoint(base+method, func(v url.Values) { v.Set(name, value) })
+}

@@ -1,0 +1,143 @@
+package slack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	slackgo "github.com/slack-go/slack"
+
+	"switchboard/chat"
+)
+
+// The message shortcut "Ask … about this": a form with one field, and what is written there becomes a message in the
+// thread of the message that it is about. Slack: https://docs.slack.dev/interactivity/implementing-shortcuts
+const (
+	shortcutAsk = "ask_message" // callback_id, of the shortcut and of its form
+	askBlock    = "question"
+	askMost     = 3000 // characters of a question
+	quoteMost   = 2000 // characters of the message that it is about; a form carries 3,000 in private
+)
+
+// view is a form as it comes back.
+type view struct {
+	ID         string `json:"id"`
+	CallbackID string `json:"callback_id"`
+	Private    string `json:"private_metadata"`
+	State      struct {
+		Values map[string]map[string]struct {
+			Value string `json:"value"`
+		} `json:"values"`
+	} `json:"state"`
+}
+
+// about is the message that a question is about, kept in the form. Only Slack and the bot see it.
+type about struct {
+	Channel string `json:"c"`
+	Root    string `json:"r"`
+	By      string `json:"b"`
+	Text    string `json:"t"`
+}
+
+// shortcut opens the form.
+func (s *Slack) shortcut(i *interaction, r *result) {
+	if i.CallbackID != shortcutAsk || i.Message == nil || !idForm.MatchString(i.Channel.ID) ||
+		!stampForm.MatchString(i.Message.TS) {
+		s.odd("shortcut " + limit(i.CallbackID, 60))
+		return
+	}
+	m := i.Message
+	a := about{Channel: i.Channel.ID, Root: m.ThreadTS, By: m.User, Text: m.words()}
+	if a.Root == "" {
+		a.Root = m.TS
+	}
+	r.then("open the form of a shortcut", func(ctx context.Context) { s.askAbout(ctx, i.TriggerID, a) })
+}
+
+func (s *Slack) askAbout(ctx context.Context, trigger string, a about) {
+	private, err := json.Marshal(a)
+	for most := quoteMost; err == nil && len([]rune(string(private))) > 2900 && most > 0; most -= 200 {
+		a.Text = limit(a.Text, most)
+		private, err = json.Marshal(a)
+	}
+	if err == nil {
+		err = s.call(ctx, saying, "views.open", "", func(ctx context.Context) error {
+			_, err := s.api.OpenViewContext(ctx, trigger, askForm(string(private)))
+			return err
+		})
+	}
+	if err != nil {
+		s.o.Log.Warn().Err(err).Msg("the form of a shortcut did not open")
+	}
+}
+
+// askForm is the form. Slack: https://docs.slack.dev/reference/views/modal-views
+func askForm(private string) slackgo.ModalViewRequest {
+	text := func(t string) *slackgo.TextBlockObject {
+		return slackgo.NewTextBlockObject(slackgo.PlainTextType, t, false, false)
+	}
+	field := slackgo.NewPlainTextInputBlockElement(text("What do you want to know?"), askBlock)
+	field.Multiline, field.MaxLength = true, askMost
+	return slackgo.ModalViewRequest{
+		Type: slackgo.VTModal, CallbackID: shortcutAsk, PrivateMetadata: private,
+		Title: text("Ask about this"), Submit: text("Ask"), Close: text("Cancel"),
+		Blocks: slackgo.Blocks{BlockSet: []slackgo.Block{slackgo.NewInputBlock(askBlock, text("Your question"), nil, field)}},
+	}
+}
+
+// submitted takes the question of a form. The question is shown in the thread, so that the answer has one to stand under.
+func (s *Slack) submitted(ctx context.Context, i *interaction) (result, error) {
+	var r result
+	var a about
+	if i.View.CallbackID != shortcutAsk || json.Unmarshal([]byte(i.View.Private), &a) != nil ||
+		!idForm.MatchString(a.Channel) || !stampForm.MatchString(a.Root) || !idForm.MatchString(i.View.ID) {
+		s.odd("form " + limit(i.View.CallbackID, 60))
+		return r, nil //nolint:nilerr // it would be no better the next time
+	}
+	question := strings.TrimSpace(i.View.State.Values[askBlock][askBlock].Value)
+	if question == "" {
+		reply, err := json.Marshal(map[string]any{
+			"response_action": "errors", "errors": map[string]string{askBlock: "Please write a question."},
+		})
+		return result{reply: reply}, err
+	}
+	now := s.o.Now().UTC()
+	text := escaper.Replace(question)
+	if a.Text != "" {
+		by := "[The message that this is about]"
+		if idForm.MatchString(a.By) {
+			by = "[The message that this is about, of <@" + a.By + ">]"
+		}
+		text += "\n\n" + by + "\n" + quote(a.Text)
+	}
+	_, fresh, err := s.o.Bot.Accept(ctx, chat.Message{
+		Key:     fmt.Sprintf("click:%s:%s:form", i.View.ID, i.User.ID), // a form is sent once
+		ID:      fmt.Sprintf("%d.%06d", now.Unix(), now.Nanosecond()/1000),
+		Thread:  chat.Thread{Team: s.me.Team, Channel: a.Channel, Root: a.Root},
+		Channel: chat.Channel{ID: a.Channel, Visibility: chat.Shared},
+		From:    chat.Person{ID: i.User.ID, Kind: chat.External},
+		Text:    text,
+		At:      now,
+	})
+	if err != nil {
+		return r, fmt.Errorf("store the question of a form: %w", err)
+	}
+	if fresh {
+		r.then("show the question of a form", func(ctx context.Context) {
+			if _, err := s.ask(ctx, a.Channel, a.Root, i.User.ID, escaper.Replace(question)); err != nil {
+				s.o.Log.Warn().Err(err).Str("channel", a.Channel).Msg("the question of a form is not shown")
+			}
+		})
+	}
+	return r, nil
+}
+
+// limit cuts a text to a number of characters, with a mark where it was cut.
+func limit(text string, most int) string {
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
+	}
+	return string(runes[:max(most-1, 0)]) + "…"
+}

@@ -1,0 +1,530 @@
+package slack
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	slackgo "github.com/slack-go/slack"
+
+	"switchboard/chat"
+	"switchboard/journal"
+	"switchboard/turn"
+)
+
+const (
+	gather     = 500 * time.Millisecond // between the first words and their being shown, so that they are more than one
+	streamPace = time.Second            // between two pieces of a stream
+	editPace   = 3 * time.Second        // between two edits of a message. Slack: as advised for live updates, https://docs.slack.dev/reference/methods/chat.update
+	earlyPace  = time.Second            // for the first edits
+	earlyEdits = 3
+	wordsPace  = time.Second
+	wordsLast  = 90 * time.Second // Slack lets a status vanish after 2 min, https://docs.slack.dev/reference/methods/assistant.threads.setStatus
+	idleTime   = 15 * time.Minute // after the last sign of life of a turn
+	mostTasks  = 10               // cards that a draft shows
+	mostShows  = 5000             // turns that are shown at once
+	working    = "is working on it…"
+)
+
+// outbound is the state of what is being said and shown.
+type outbound struct {
+	gate gate
+
+	mu      sync.Mutex
+	shows   map[string]*show // by turn
+	refused map[string]bool  // what this workspace does not let the bot do
+	shut    bool
+	live    sync.WaitGroup
+}
+
+func (o *outbound) begin() {
+	o.shows, o.refused = map[string]*show{}, map[string]bool{}
+}
+
+// close takes back what is being shown, and waits for it, at most until ctx ends.
+func (o *outbound) close(ctx context.Context) error {
+	o.mu.Lock()
+	o.shut = true
+	left := make([]*show, 0, len(o.shows))
+	for _, sh := range o.shows {
+		left = append(left, sh)
+		sh.tell(turn.Progress{Ended: true})
+	}
+	o.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		o.live.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	for _, sh := range left {
+		sh.abort()
+	}
+	<-done
+	return context.Cause(ctx)
+}
+
+// spot is where something is said.
+type spot struct {
+	channel string
+	root    string // ts of the thread's first message; "" outside of threads
+	dm      bool
+}
+
+func placeOf(m chat.Message) spot {
+	p := spot{channel: m.Thread.Channel, root: m.Thread.Root}
+	if p.channel == "" {
+		p.channel = m.Channel.ID
+	}
+	p.dm = m.Channel.Visibility == chat.DM || strings.HasPrefix(p.channel, "D")
+	if !isTS(p.root) {
+		p.root = ""
+		if !p.dm && isTS(m.ID) {
+			p.root = m.ID
+		}
+	}
+	return p
+}
+
+// isTS says whether a text is a timestamp of Slack's, the name of a message within its channel.
+func isTS(s string) bool {
+	seconds, micros, ok := strings.Cut(s, ".")
+	if !ok || seconds == "" || micros == "" {
+		return false
+	}
+	return strings.Trim(seconds+micros, "0123456789") == ""
+}
+
+// show is what people see of one turn while it is under way. Its goroutine is the only one that shows it, until Post takes
+// over.
+type show struct {
+	turn  string
+	at    spot
+	done  chan struct{}
+	abort context.CancelFunc // of the calls under way
+
+	mu      sync.Mutex
+	news    news
+	fresh   bool
+	leaving bool
+	wake    context.CancelFunc // of the pause
+
+	live live // the goroutine's, and once done is closed Post's
+}
+
+// news is what was said of a turn since it was last looked at.
+type news struct {
+	any                bool
+	began, void, ended bool
+	status             string
+	tasks              []doing
+	text               strings.Builder
+}
+
+// doing is a call, for people.
+type doing struct {
+	id, title string
+	status    slackgo.TaskCardStatus
+}
+
+// live is what a turn has to show, and what of it stands in Slack.
+type live struct {
+	text   string
+	tasks  []doing
+	status string
+	since  time.Time // there has been something to show
+
+	changed bool      // since it was last drawn
+	heard   time.Time // the last news
+
+	messages []shown
+	doubt    bool // there may be another message, of which nothing is known
+	frozen   bool // no more of it can be shown; the reply will put it right
+	edits    int
+	edited   time.Time
+
+	stream stream
+
+	refused map[string]bool // what Slack does not let the bot do for this turn
+
+	session bool // is set to processing
+	words   string
+	worded  time.Time
+}
+
+// shown is a message of the turn that stands in Slack.
+type shown struct {
+	ts        string
+	streaming bool
+	seen      string // the text of a stream, or a draft as it was last drawn
+}
+
+// Show takes in a sign of life. It never waits for Slack.
+func (s *Slack) Show(ctx context.Context, p turn.Progress) {
+	o := &s.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	sh := o.shows[p.Turn]
+	if sh == nil {
+		if p.Ended || o.shut || len(o.shows) >= mostShows {
+			return
+		}
+		sh = &show{turn: p.Turn, at: placeOf(p.To), done: make(chan struct{})}
+		var calls context.Context
+		calls, sh.abort = context.WithCancel(context.WithoutCancel(ctx)) // what is shown outlives the turn that is being stopped
+		o.shows[p.Turn] = sh
+		o.live.Go(func() {
+			defer close(sh.done)
+			defer sh.abort()
+			s.display(calls, sh)
+		})
+	}
+	sh.tell(p)
+}
+
+// tell adds to the news. Many of them are shown at once.
+func (sh *show) tell(p turn.Progress) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	n := &sh.news
+	if p.Began {
+		*n = news{began: true}
+	}
+	if p.Void {
+		n.void = true
+		n.text.Reset()
+	}
+	if p.Ended {
+		n.ended = true
+	}
+	if p.Status != "" {
+		n.status = p.Status
+	}
+	if p.Call != nil {
+		n.tasks = append(n.tasks, taskOf(*p.Call))
+	}
+	n.text.WriteString(p.Text)
+	sh.fresh = true
+	if sh.wake != nil {
+		sh.wake()
+	}
+}
+
+func taskOf(c journal.Call) doing {
+	t := doing{id: "call-" + strconv.Itoa(c.Seq), title: oneLine(c.Why, mostTitle), status: slackgo.TaskCardStatusInProgress}
+	if t.title == "" {
+		t.title = oneLine(c.Tool, mostTitle)
+	}
+	switch c.Outcome() {
+	case "", journal.Waiting:
+	case journal.OK, journal.Recorded:
+		t.status = slackgo.TaskCardStatusComplete
+	default:
+		t.status = slackgo.TaskCardStatusError
+	}
+	return t
+}
+
+// take gives the news, and says whether Post wants to take over.
+func (sh *show) take() (news, bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	n := news{any: sh.fresh, began: sh.news.began, void: sh.news.void, ended: sh.news.ended, status: sh.news.status, tasks: sh.news.tasks}
+	n.text.WriteString(sh.news.text.String())
+	sh.news, sh.fresh = news{}, false
+	return n, sh.leaving
+}
+
+// pause waits for a time or for news.
+func (sh *show) pause(ctx context.Context, wait func(context.Context, time.Duration) error, d time.Duration) {
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	sh.mu.Lock()
+	if sh.fresh || sh.leaving {
+		sh.mu.Unlock()
+		return
+	}
+	sh.wake = cancel
+	sh.mu.Unlock()
+	_ = wait(within, d) // cut short by news; and by the end of ctx, which display sees
+	sh.mu.Lock()
+	sh.wake = nil
+	sh.mu.Unlock()
+}
+
+// leave ends the showing of a turn, so that its reply can take the place of what was shown. A call under way is awaited: an
+// edit that Slack carries out later would stand over the reply.
+func (o *outbound) leave(ctx context.Context, turn string) (live, error) {
+	o.mu.Lock()
+	sh := o.shows[turn]
+	delete(o.shows, turn)
+	o.mu.Unlock()
+	if sh == nil {
+		return live{}, nil
+	}
+	sh.mu.Lock()
+	sh.leaving = true
+	if sh.wake != nil {
+		sh.wake()
+	}
+	sh.mu.Unlock()
+	select {
+	case <-sh.done:
+		return sh.live, nil
+	case <-ctx.Done():
+		return live{}, context.Cause(ctx)
+	}
+}
+
+// drop forgets a show that is over, unless there are news of it.
+func (o *outbound) drop(sh *show) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.fresh && !sh.leaving {
+		return false
+	}
+	if o.shows[sh.turn] == sh {
+		delete(o.shows, sh.turn)
+	}
+	return true
+}
+
+// forbid remembers what Slack does not let the bot do: for this turn, and unless the cause lies in its channel or thread, in
+// all direct messages or all channels.
+func (o *outbound) forbid(what, cause string, sh *show) {
+	if sh.live.refused == nil {
+		sh.live.refused = map[string]bool{}
+	}
+	sh.live.refused[what] = true
+	if elsewhere(cause) || unsure(cause) || cause == "invalid_thread_ts" || cause == "message_not_found" {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.refused[what+kindOf(sh.at)] = true
+}
+
+func (o *outbound) forbidden(what string, sh *show) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return sh.live.refused[what] || o.refused[what+kindOf(sh.at)]
+}
+
+func kindOf(at spot) string {
+	if at.dm {
+		return " in a direct message"
+	}
+	return " in a channel"
+}
+
+// display shows a turn until it ends or its reply is posted.
+func (s *Slack) display(ctx context.Context, sh *show) {
+	l := &sh.live
+	for {
+		n, leaving := sh.take()
+		if leaving || ctx.Err() != nil {
+			return
+		}
+		if n.any {
+			l.hear(&n, s.o.Now())
+		}
+		left := idleTime - s.o.Now().Sub(l.heard)
+		if n.ended || left <= 0 {
+			s.withdraw(ctx, sh.at, l)
+			if s.out.drop(sh) {
+				return
+			}
+			continue
+		}
+		wait := s.refresh(ctx, sh)
+		if wait <= 0 || wait > left {
+			wait = left
+		}
+		sh.pause(ctx, s.o.Wait, wait)
+	}
+}
+
+// hear takes in the news.
+func (l *live) hear(n *news, now time.Time) {
+	l.changed, l.heard = true, now
+	if n.began {
+		l.tasks, l.status = nil, ""
+	}
+	if n.began || n.void {
+		l.text = ""
+		l.stream.void()
+	}
+	for _, t := range n.tasks {
+		l.put(t)
+		l.stream.behind = append(l.stream.behind, t)
+	}
+	if n.status != "" {
+		l.status = oneLine(n.status, 120)
+	}
+	if n.text.Len() > 0 {
+		l.text = tidy(l.text + n.text.String())
+	}
+	if l.since.IsZero() && (l.text != "" || len(l.tasks) > 0) {
+		l.since = now
+	}
+}
+
+func (l *live) put(t doing) {
+	for i := range l.tasks {
+		if l.tasks[i].id == t.id {
+			l.tasks[i] = t
+			return
+		}
+	}
+	l.tasks = append(l.tasks, t)
+}
+
+// refresh shows what is due, and says when to look again; 0 means when there are news.
+func (s *Slack) refresh(ctx context.Context, sh *show) time.Duration {
+	l := &sh.live
+	next := s.refreshWords(ctx, sh)
+	if l.frozen {
+		return next
+	}
+	var more time.Duration
+	if s.streams(sh) {
+		more = s.refreshStream(ctx, sh)
+	}
+	if !s.streams(sh) && !l.frozen { // also where streaming has just been refused
+		more = s.refreshDraft(ctx, sh)
+	}
+	if next <= 0 || more > 0 && more < next {
+		return more
+	}
+	return next
+}
+
+// refreshWords keeps the line that says what the bot is doing, as long as no message of the turn says it. It also makes the
+// thread's session a busy one, with a stop button; where Slack has no such line any more the session is set by itself.
+// Slack: https://docs.slack.dev/reference/methods/assistant.threads.setStatus, …/agents.sessions.setStatus.
+func (s *Slack) refreshWords(ctx context.Context, sh *show) time.Duration {
+	l, at := &sh.live, sh.at
+	if at.root == "" || len(l.messages) > 0 {
+		return 0
+	}
+	words, now := l.saying(), s.o.Now()
+	age := now.Sub(l.worded)
+	switch {
+	case s.out.forbidden("words", sh):
+	case words == l.words && age < wordsLast:
+		return wordsLast - age
+	case age < wordsPace:
+		return wordsPace - age
+	default:
+		l.worded = now
+		if s.try(ctx, "words", "assistant.threads.setStatus", sh, s.setWords(at, words)) {
+			l.words = words
+			return wordsLast
+		}
+		if !s.out.forbidden("words", sh) {
+			return wordsPace
+		}
+	}
+	if !l.session && !s.out.forbidden("session", sh) {
+		l.session = s.try(ctx, "session", "agents.sessions.setStatus", sh, s.setSession(at, "processing"))
+	}
+	return 0
+}
+
+func (s *Slack) setSession(at spot, status string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := s.api.SetAgentSessionStatusContext(ctx, slackgo.AgentSessionSetStatusParameters{Status: status, ChannelID: at.channel, ThreadTS: at.root})
+		return err
+	}
+}
+
+// setWords sets the line beside the bot's name; "" takes it away. The library joins messages with commas, so that they may
+// have none.
+func (s *Slack) setWords(at spot, words string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		p := slackgo.AssistantThreadsSetStatusParameters{ChannelID: at.channel, ThreadTS: at.root, Status: words}
+		if words != "" {
+			p.LoadingMessages = []string{strings.ReplaceAll(words, ",", ";")}
+		}
+		return s.api.SetAssistantThreadsStatusContext(ctx, p)
+	}
+}
+
+// saying is what the bot is doing, as it stands after its name.
+func (l *live) saying() string {
+	for _, t := range slices.Backward(l.tasks) {
+		if t.status == slackgo.TaskCardStatusInProgress {
+			return oneLine("is working: "+t.title, 120)
+		}
+	}
+	if l.status != "" {
+		return oneLine("is working: "+l.status, 120)
+	}
+	return working
+}
+
+// try makes a call that is nice to have, and remembers a refusal that will not change.
+func (s *Slack) try(ctx context.Context, what, method string, sh *show, do func(context.Context) error) bool {
+	err := s.call(ctx, showing, method, sh.at.channel, do)
+	if err == nil {
+		return true
+	}
+	if c := code(err); c != "" {
+		s.o.Log.Debug().Str("method", method).Str("error", c).Msg("slack does not let the bot show this")
+		s.out.forbid(what, c, sh)
+	}
+	return false
+}
+
+// withdraw takes back what stands of a turn that ended without a reply, or will be tried again.
+func (s *Slack) withdraw(ctx context.Context, at spot, l *live) {
+	for _, m := range l.messages {
+		s.remove(ctx, at, m)
+	}
+	l.messages, l.stream, l.edits, l.text, l.tasks = nil, stream{}, 0, "", nil
+	s.calm(ctx, at, l)
+}
+
+// calm takes the line away that says that the bot is busy, and the stop button with it.
+func (s *Slack) calm(ctx context.Context, at spot, l *live) {
+	busy := l.session
+	if l.words != "" {
+		err := s.call(ctx, looking, "assistant.threads.setStatus", at.channel, s.setWords(at, ""))
+		s.quietly(err, "clear the status")
+		busy = busy || err != nil
+	}
+	if busy {
+		s.quietly(s.call(ctx, looking, "agents.sessions.setStatus", at.channel, s.setSession(at, "active")), "clear the session's status")
+	}
+	l.words, l.session = "", false
+}
+
+// remove deletes a message of the bot's own; a stream is ended first.
+func (s *Slack) remove(ctx context.Context, at spot, m shown) {
+	if m.ts == "" {
+		return
+	}
+	if m.streaming {
+		s.quietly(s.stopStream(ctx, at, m.ts), "end a stream")
+	}
+	s.quietly(s.call(ctx, looking, "chat.delete", at.channel, func(ctx context.Context) error {
+		_, _, err := s.api.DeleteMessageContext(ctx, at.channel, m.ts)
+		return err
+	}), "delete a draft")
+}
+
+// quietly logs an error that changes nothing.
+func (s *Slack) quietly(err error, what string) {
+	if err != nil && code(err) != "message_not_found" && code(err) != "message_not_in_streaming_state" {
+		s.o.Log.Debug().Err(err).Msg(what)
+	}
+}
