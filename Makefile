@@ -13,8 +13,8 @@ help: ## print this list
 		while IFS='|' read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
 
 .PHONY: run
-run: ## talk to the example club in the terminal
-	@go run ./cmd/bot chat examples/club
+run: ## chat with the example club in a simulated Slack, in the browser
+	@go run ./cmd/bot playground examples/club
 
 .PHONY: test
 test: deps ## run every test, with the race detector where there is a C compiler

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -11,6 +13,7 @@ import (
 	"switchboard/assistants"
 	"switchboard/config"
 	"switchboard/llm/scripted"
+	"switchboard/slack"
 	"switchboard/store"
 	"switchboard/store/sqlite"
 	"switchboard/turn"
@@ -23,15 +26,22 @@ type App struct {
 	store  store.Store
 	engine *turn.Engine
 	log    zerolog.Logger
-	old    []*assistants.Desk // versions that were swapped out
+
+	mu       sync.Mutex // reloads come one after the other, so that an older one cannot win
+	old      []*assistants.Desk
+	active   atomic.Pointer[assistants.Desk]
+	since    time.Time
+	rejected atomic.Pointer[slack.Rejected]
 }
 
 // AppOptions say what a bot works with.
 type AppOptions struct {
-	Path     string // of the pack
-	Env      config.Environ
-	Mode     mode
-	Surface  func(store.Store) turn.Surface
+	Path string // of the pack
+	Env  config.Environ
+	Mode mode
+	// Surface gives the surface. What it needs of the bot is there from Start on.
+	Surface  func(a *App) (turn.Surface, error)
+	Pace     scripted.Pace // of the words of an offline answer; nil: all at once
 	Finished func(turn.Finished)
 	Log      zerolog.Logger
 }
@@ -45,6 +55,7 @@ func NewApp(ctx context.Context, o AppOptions) (_ *App, err error) {
 	if a.parts, err = gather(ctx, o.Path, o.Env, o.Mode); err != nil {
 		return nil, err
 	}
+	a.parts.pace = o.Pace
 	if !a.parts.live {
 		a.parts.begins = scripted.New(a.parts.pack).Begins
 	}
@@ -55,8 +66,14 @@ func NewApp(ctx context.Context, o AppOptions) (_ *App, err error) {
 	if a.store, err = sqlite.Open(ctx, a.parts.settings.StorePath(), sqlite.Options{}); err != nil {
 		return nil, errors.Join(err, desk.Close(), a.parts.stop())
 	}
+	a.active.Store(desk)
+	a.since = time.Now()
+	surface, err := o.Surface(a)
+	if err != nil {
+		return nil, errors.Join(err, a.store.Close(), desk.Close(), a.parts.stop())
+	}
 	a.engine = turn.New(desk, turn.Options{
-		Store: a.store, Surface: o.Surface(a.store), Open: a.parts.stored, Now: time.Now, Wait: wait, Log: o.Log, Finished: o.Finished,
+		Store: a.store, Surface: surface, Open: a.parts.stored, Now: time.Now, Wait: wait, Log: o.Log, Finished: o.Finished,
 	})
 	a.old = append(a.old, desk)
 	return a, nil
@@ -64,23 +81,6 @@ func NewApp(ctx context.Context, o AppOptions) (_ *App, err error) {
 
 // Start begins to work: what an earlier process left is taken up first.
 func (a *App) Start(ctx context.Context) error { return a.engine.Start(ctx) }
-
-// Reload makes the files as they are now the active version, or says what is wrong with them and changes nothing.
-func (a *App) Reload(ctx context.Context) error {
-	pack, err := load(a.path, a.parts.options())
-	if err != nil {
-		return fmt.Errorf("reload the pack; the version before stays active: %w", err)
-	}
-	desk, err := a.parts.desk(ctx, pack)
-	if err != nil {
-		return fmt.Errorf("reload the pack; the version before stays active: %w", err)
-	}
-	if _, err := a.engine.Swap(ctx, desk); err != nil {
-		return errors.Join(fmt.Errorf("reload the pack; the version before stays active: %w", err), desk.Close())
-	}
-	a.old = append(a.old, desk)
-	return nil
-}
 
 // Stop hands back what is under way and closes everything, in the opposite order of NewApp.
 func (a *App) Stop(ctx context.Context) error {

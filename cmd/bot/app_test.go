@@ -10,8 +10,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"switchboard/chat"
 	"switchboard/config"
-	"switchboard/store"
 	"switchboard/turn"
 )
 
@@ -29,7 +29,7 @@ func TestC2_ABadVersionNeverReplacesAGoodOne(t *testing.T) {
 	finished := make(chan turn.Finished, 10)
 	app, err := NewApp(t.Context(), AppOptions{
 		Path: dir, Env: b.get, Mode: offline, Log: zerolog.Nop(),
-		Surface:  func(s store.Store) turn.Surface { term.record = s; return term },
+		Surface:  func(a *App) (turn.Surface, error) { term.record = a.store; return term, nil },
 		Finished: func(f turn.Finished) { finished <- f },
 	})
 	if err != nil {
@@ -71,9 +71,9 @@ func TestC2_ABadVersionNeverReplacesAGoodOne(t *testing.T) {
 	}
 	before := ask()
 
-	edit("There is no documentation about", "There is not one document about")
+	edit("There is no documentation about exporting", "Sadly there is no documentation about exporting")
 	edit("route: {assistant: help", "route: {asistant: help")
-	err = app.Reload(t.Context())
+	_, err = app.Reload(t.Context())
 	if problems, ok := errors.AsType[config.Problems](err); !ok || !strings.Contains(problems[0].Mend, "assistant") {
 		t.Errorf("Reload of a broken pack = %v; want its problems", err)
 	}
@@ -81,11 +81,24 @@ func TestC2_ABadVersionNeverReplacesAGoodOne(t *testing.T) {
 		t.Errorf("after a refused version: %q, want what was said before: %q", after, before)
 	}
 	edit("route: {asistant: help", "route: {assistant: help")
-	if err := app.Reload(t.Context()); err != nil {
+	if _, err := app.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if after := ask(); !strings.HasPrefix(after, "There is not one document about") {
-		t.Errorf("after a good version: %q", after)
+	good := ask()
+	if !strings.HasPrefix(good, "Sadly there is no documentation") {
+		t.Errorf("after a good version: %q", good)
+	}
+	// The pack wants its rehearsals played first, and one of them expects these words.
+	edit("Sadly there is no documentation about", "I know nothing about")
+	_, err = app.Reload(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "rehearsals/help.yaml") || !strings.Contains(err.Error(), "does not hold") {
+		t.Errorf("Reload of a version whose rehearsal does not hold = %v", err)
+	}
+	if after := ask(); after != good {
+		t.Errorf("after a version whose rehearsal does not hold: %q", after)
+	}
+	if home, err := app.Home(t.Context(), chat.Person{ID: "U0ANA", Kind: chat.Member}); err != nil || home.Admin == nil || home.Admin.Rejected == nil {
+		t.Errorf("an admin's home = %+v, %v; want the refused version", home, err)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 	"switchboard/chat"
 	"switchboard/config"
-	"switchboard/store"
+	"switchboard/rehearse"
 	"switchboard/turn"
 )
 
@@ -66,7 +66,7 @@ func runChat(ctx context.Context, path string, f chatFlags, s streams, env confi
 	finished := make(chan turn.Finished, 64)
 	app, err := NewApp(ctx, AppOptions{
 		Path: path, Env: env, Mode: m, Log: logger(s.err, env, settings, zerolog.ErrorLevel, !f.json),
-		Surface:  func(st store.Store) turn.Surface { t.record = st; return t },
+		Surface:  func(a *App) (turn.Surface, error) { t.record = a.store; return t, nil },
 		Finished: func(done turn.Finished) { finished <- done },
 	})
 	if err != nil {
@@ -119,7 +119,7 @@ func sayable(text string) error {
 	return nil
 }
 
-// person is who talks: a member of the workspace. Without an id it is the pack's first admin, else the first person named.
+// person is who talks, as the pack's playground has them. Without an id it is the pack's first admin, else the first person named.
 func person(p *config.Pack, id string) chat.Person {
 	if id == "" {
 		for _, g := range p.People {
@@ -127,7 +127,7 @@ func person(p *config.Pack, id string) chat.Person {
 				if strings.HasPrefix(m, "U") && (id == "" || g.Name == "admins") {
 					id = m
 					if g.Name == "admins" {
-						return chat.Person{ID: id, Kind: chat.Member}
+						return rehearse.Person(p, id)
 					}
 				}
 			}
@@ -136,7 +136,7 @@ func person(p *config.Pack, id string) chat.Person {
 	if id == "" {
 		id = "U0LOCAL"
 	}
-	return chat.Person{ID: id, Kind: chat.Member}
+	return rehearse.Person(p, id)
 }
 
 // channel is where they talk. Without an id it is the first channel that the pack binds a value to.
@@ -147,11 +147,7 @@ func channel(p *config.Pack, id string) chat.Channel {
 	if id == "" {
 		id = "C0LOCAL"
 	}
-	c := chat.Channel{ID: id, Visibility: chat.Public}
-	if strings.HasPrefix(id, "D") {
-		c.Visibility = chat.DM
-	}
-	return c
+	return rehearse.Channel(p, id)
 }
 
 // conversation is one call of bot chat: one person in one thread.

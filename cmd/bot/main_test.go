@@ -16,7 +16,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"switchboard/config"
 	"switchboard/examples/backoffice"
 	"switchboard/journal"
 )
@@ -25,9 +24,7 @@ import (
 const childVar = "SWITCHBOARD_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	bot := func() {
-		os.Exit(run(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}, config.OS()))
-	}
+	bot := main
 	if _, child := os.LookupEnv(childVar); child {
 		bot()
 	}

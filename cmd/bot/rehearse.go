@@ -74,41 +74,19 @@ func runRehearse(ctx context.Context, path string, f rehearseFlags, s streams, e
 	if len(p.pack.Rehearsals) == 0 {
 		return fmt.Errorf("rehearse pack %s: it has no rehearsals; write one in %s", path, filepath.Join(path, "rehearsals"))
 	}
-	scratch, err := os.MkdirTemp("", "rehearse-")
-	if err != nil {
-		return fmt.Errorf("rehearse pack %s: make a place for its stores: %w", path, err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	n := 0
-	o := rehearse.Options{
-		Pack: p.pack, Env: p.env, Client: tools.NewClient(), Model: f.model, Now: time.Now,
-		As: person(p.pack, "").ID, In: channel(p.pack, "").ID, Log: logger(s.err, env, p.settings, zerolog.Disabled, !f.json),
-		Store: func(ctx context.Context) (store.Store, error) {
-			n++
-			return sqlite.Open(ctx, filepath.Join(scratch, fmt.Sprintf("%d.db", n)), sqlite.Options{})
-		},
-	}
+	o := rehearse.Options{Model: f.model, Log: logger(s.err, env, p.settings, zerolog.Disabled, !f.json)}
 	if f.live {
 		o.Live = p.liveModel
 	}
 	bad := 0
-	for i, r := range p.pack.Rehearsals {
-		if i > 0 { // what one rehearsal did to the example's world must not show in the next
-			if err := p.anew(ctx); err != nil {
-				return err
-			}
-			o.Env = p.env
-		}
-		result, err := rehearse.Play(ctx, r, o)
-		if err != nil {
-			return err
-		}
-		if len(result.Failures) > 0 {
+	err = p.play(ctx, o, func(r rehearse.Result) error {
+		if len(r.Failures) > 0 {
 			bad++
 		}
-		if err := printRehearsed(s, path, result, f.json); err != nil {
-			return err
-		}
+		return printRehearsed(s, path, r, f.json)
+	})
+	if err != nil {
+		return err
 	}
 	if !f.json {
 		if _, err := fmt.Fprintf(s.out, "%s played, %d not as expected\n", count(len(p.pack.Rehearsals), "rehearsal"), bad); err != nil {
@@ -117,6 +95,37 @@ func runRehearse(ctx context.Context, path string, f rehearseFlags, s streams, e
 	}
 	if bad > 0 {
 		return no()
+	}
+	return nil
+}
+
+// play plays all rehearsals, each in front of an example server that nobody has used, and tells of each.
+func (p *parts) play(ctx context.Context, o rehearse.Options, each func(rehearse.Result) error) (err error) {
+	scratch, err := os.MkdirTemp("", "rehearse-")
+	if err != nil {
+		return fmt.Errorf("rehearse pack %s: make a place for its stores: %w", p.pack.Name, err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	n := 0
+	o.Pack, o.Client, o.Now, o.As, o.In = p.pack, tools.NewClient(), time.Now, person(p.pack, "").ID, channel(p.pack, "").ID
+	o.Store = func(ctx context.Context) (store.Store, error) {
+		n++
+		return sqlite.Open(ctx, filepath.Join(scratch, fmt.Sprintf("%d.db", n)), sqlite.Options{})
+	}
+	for i, r := range p.pack.Rehearsals {
+		if i > 0 { // what one rehearsal did to the example's world must not show in the next
+			if err := p.anew(ctx); err != nil {
+				return err
+			}
+		}
+		o.Env = p.env
+		result, err := rehearse.Play(ctx, r, o)
+		if err != nil {
+			return err
+		}
+		if err := each(result); err != nil {
+			return err
+		}
 	}
 	return nil
 }

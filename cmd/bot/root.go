@@ -90,8 +90,8 @@ func rootCommand(s streams, env config.Environ) *cobra.Command {
 		msg, _, _ := strings.Cut(err.Error(), ": strconv.") // what Go calls the mistake helps nobody
 		return usage("%s; `%s --help` lists the flags", msg, cmd.CommandPath())
 	})
-	root.AddCommand(chatCommand(s, env), checkCommand(s, env), routeCommand(s, env), rehearseCommand(s, env),
-		runsCommand(s, env), traceCommand(s, env), versionCommand(s))
+	root.AddCommand(playgroundCommand(s, env), serveCommand(s, env), slackCommand(s, env), chatCommand(s, env), checkCommand(s, env), routeCommand(s, env), rehearseCommand(s, env),
+		runsCommand(s, env), traceCommand(s, env), benchCommand(s), versionCommand(s))
 	strictHelp(root)
 	return root
 }

@@ -54,7 +54,7 @@ func (t *terminal) Post(ctx context.Context, p turn.Post) error {
 		return printJSON(t.out, t.summary(ctx, p))
 	}
 	repeated := ""
-	if p.Repeated {
+	if p.Again { // a terminal has no memory
 		repeated = " (again; it may have been printed before)"
 	}
 	out := page{w: t.out}
@@ -81,9 +81,9 @@ func (t *terminal) summary(ctx context.Context, p turn.Post) journal.Summary {
 	return journal.Summarise(full)
 }
 
-// Posted cannot tell: a terminal has no memory.
-func (t *terminal) Posted(context.Context, chat.Thread, string) (bool, error) {
-	return false, turn.ErrCannotTell
+// Look has nothing to add: a terminal knows no more of a message than it was given.
+func (t *terminal) Look(_ context.Context, m chat.Message, _ bool) (turn.Seen, error) {
+	return turn.Seen{Message: m}, nil
 }
 
 // note prints a word about the conversation itself, for people.

@@ -47,6 +47,7 @@ type parts struct {
 	live     bool
 	stop     func() error // ends the example server
 	outside  config.Environ
+	pace     scripted.Pace                           // offline: of an answer's words; nil: all at once
 	begins   func(text, person, channel string) bool // offline: whether a message begins a rehearsal
 }
 
@@ -146,6 +147,9 @@ func (p *parts) models(pack *config.Pack) func(config.Model) (llm.Model, error) 
 		return p.liveModel
 	}
 	script := scripted.New(pack)
+	if p.pace != nil {
+		script = script.WithPace(p.pace)
+	}
 	return func(m config.Model) (llm.Model, error) { return script.Model(m), nil }
 }
 

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"switchboard/config"
+	"switchboard/slack"
+)
+
+func serveCommand(s streams, env config.Environ) *cobra.Command {
+	var forceLive, forceOffline bool
+	cmd := &cobra.Command{
+		Use:   "serve PACK",
+		Short: "Answer people in Slack",
+		Long: `Answer people in Slack, until it is stopped.
+
+It needs SLACK_BOT_TOKEN, and SLACK_APP_TOKEN for Socket Mode or SLACK_SIGNING_SECRET for events over HTTP (they come to
+/slack/events at BOT_ADDR). docs/slack.md says where they come from, and bot slack check what they can do. Health is told at
+/healthz and /readyz of BOT_ADDR. A changed file of the pack takes effect for the next message; a version with mistakes does
+not take over.`,
+		Example: "bot serve examples/club",
+		Args:    packArg(0, "the folder of one pack"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			m, err := modeOf(forceLive, forceOffline)
+			if err != nil {
+				return err
+			}
+			return runServe(cmd.Context(), args[0], m, s, env)
+		},
+	}
+	cmd.Flags().BoolVar(&forceLive, "live", false, "ask the real model, and do not start without its key")
+	cmd.Flags().BoolVar(&forceOffline, "offline", false, "play the pack's rehearsals, even if a key is set")
+	return cmd
+}
+
+func runServe(ctx context.Context, path string, m mode, s streams, env config.Environ) (err error) {
+	settings, err := config.ReadSettings(env)
+	if err != nil {
+		return err
+	}
+	log := logger(s.err, env, settings, zerolog.InfoLevel, false)
+	st, err := newStation(ctx, stationOptions{
+		app:   AppOptions{Path: path, Env: env, Mode: m, Log: log},
+		slack: slackOptions(settings),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.stop(ctx)) }()
+	if err := st.start(ctx, settings.Addr); err != nil {
+		return err
+	}
+	log.Info().Str("pack", st.app.parts.pack.Name).Bool("live", st.app.parts.live).Str("addr", st.addr).Str("version", version).Msg("serving")
+	if err := st.wait(ctx); err != nil {
+		return fmt.Errorf("serve pack %s: %w", path, err)
+	}
+	log.Info().Msg("stopping: what is under way is finished or handed back")
+	return nil
+}
+
+func slackOptions(s config.Settings) slack.Options {
+	return slack.Options{BotToken: s.SlackBot, AppToken: s.SlackApp, SigningSecret: s.SlackSecret, APIURL: s.SlackAPI}
+}
