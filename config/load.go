@@ -170,7 +170,7 @@ func (l *loader) readFiles(fsys fs.FS) error {
 			return err
 		case name == ".":
 			return nil
-		case strings.HasPrefix(path.Base(name), "."):
+		case Scratch(path.Base(name)):
 			if e.IsDir() {
 				return fs.SkipDir
 			}
@@ -202,6 +202,13 @@ func (l *loader) readFiles(fsys fs.FS) error {
 	}
 	slices.SortFunc(l.pack.Files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	return nil
+}
+
+// Scratch says whether a file is what an editor leaves beside the one that is edited (bot.yaml~, #bot.yaml#, .bot.yaml.swp,
+// 4913). It is no part of a pack.
+func Scratch(name string) bool {
+	digits := strings.Trim(name, "0123456789") == ""
+	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#") || digits
 }
 
 // rootFiles are those that stand beside the folders.

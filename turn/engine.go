@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"switchboard/assistants"
-	"switchboard/config"
 	"switchboard/store"
 	"switchboard/tools"
 )
@@ -19,19 +17,19 @@ import (
 // Engine takes messages in and works them off: in order within a thread, side by side between threads.
 type Engine struct {
 	o     Options
-	desk  atomic.Pointer[assistants.Desk]
+	desks *versions
 	rates tools.Rates
 
 	stop context.CancelCauseFunc
 	done sync.WaitGroup
 
 	mu      sync.Mutex
-	pinned  map[string]*assistants.Desk // versions that only older runs use
-	trouble map[string]trouble          // by message key, until its turn is over
-	under   map[string]*underway        // by thread: the turns that this process works on
+	trouble map[string]trouble   // by message key, until its turn is over
+	under   map[string]*underway // by thread: the turns that this process works on
 }
 
-// New makes an engine that works with the desk until another is swapped in.
+// New makes an engine that works with the desk until another is swapped in. The desk is the engine's from then on: it closes
+// it when no turn uses it any more, or when it stops.
 func New(desk *assistants.Desk, o Options) *Engine {
 	if o.Workers == 0 {
 		o.Workers = defaultWorkers
@@ -39,9 +37,7 @@ func New(desk *assistants.Desk, o Options) *Engine {
 	if o.Lease == 0 {
 		o.Lease = defaultLease
 	}
-	e := &Engine{o: o, pinned: map[string]*assistants.Desk{}, trouble: map[string]trouble{}, under: map[string]*underway{}}
-	e.desk.Store(desk)
-	return e
+	return &Engine{o: o, desks: newVersions(desk, o), trouble: map[string]trouble{}, under: map[string]*underway{}}
 }
 
 // errStopping is the cause of everything that ends because the engine does. Stopping is not failing: the work is handed back.
@@ -49,7 +45,7 @@ var errStopping = errors.New("the bot is stopping")
 
 // Start keeps the active version's files, so that its runs can be resumed under it, and begins to work.
 func (e *Engine) Start(ctx context.Context) error {
-	if err := e.keep(ctx, e.desk.Load().Pack); err != nil {
+	if err := e.desks.keep(ctx, e.desks.desk().Pack); err != nil {
 		return err
 	}
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -80,7 +76,7 @@ func (e *Engine) sweep(ctx context.Context) {
 // Stop hands back what is under way and waits for the workers, until ctx ends.
 func (e *Engine) Stop(ctx context.Context) error {
 	if e.stop == nil { // it never began
-		return nil
+		return e.desks.close()
 	}
 	e.stop(errStopping)
 	idle := make(chan struct{})
@@ -93,23 +89,13 @@ func (e *Engine) Stop(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("stop the bot: some turns did not hand back in time: %w", context.Cause(ctx))
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var errs []error
-	for _, d := range e.pinned {
-		errs = append(errs, d.Close())
-	}
-	clear(e.pinned)
-	return errors.Join(errs...)
+	return e.desks.close()
 }
 
-// Swap makes another version the active one, for turns that begin from now on. Turns under way do not notice. The version
-// before it is returned; close it when its last turn is over.
-func (e *Engine) Swap(ctx context.Context, desk *assistants.Desk) (*assistants.Desk, error) {
-	if err := e.keep(ctx, desk.Pack); err != nil {
-		return nil, err
-	}
-	return e.desk.Swap(desk), nil
+// Swap makes another version the active one, for turns that begin from now on, and takes it over unless it fails. Turns
+// under way do not notice.
+func (e *Engine) Swap(ctx context.Context, desk *assistants.Desk) error {
+	return e.desks.swap(ctx, desk)
 }
 
 func (e *Engine) work(ctx context.Context) {
@@ -193,11 +179,16 @@ func (e *Engine) try(ctx context.Context, l store.Lease, items []store.Item, fir
 	if err := json.Unmarshal(it.Body, &q); err != nil {
 		return fmt.Errorf("read queued message %s: %w", it.Key, err)
 	}
-	if q.Pack != e.desk.Load().Pack.Name {
+	if q.Pack != e.desks.desk().Pack.Name {
 		return e.notOurs(it.Key, q)
 	}
 	under, done := e.takeUp(l.Thread, it.Key)
 	defer done()
+	active, err := e.desks.use(ctx, "")
+	if err != nil {
+		return err
+	}
+	defer e.desks.leave(active)
 	var s *story
 	defer func() {
 		if p := recover(); p != nil {
@@ -211,55 +202,10 @@ func (e *Engine) try(ctx context.Context, l store.Lease, items []store.Item, fir
 			s.show(context.WithoutCancel(ctx), Progress{Ended: true})
 		}
 	}()
-	if s, err = e.open(ctx, l, it.Key, q); err != nil {
+	if s, err = e.open(ctx, l, it.Key, q, active.Desk); err != nil {
 		return err
 	}
+	defer e.desks.leave(s.pinned)
 	s.under, s.late = under, obsolete(items[:first], items[first:])
 	return s.tell(ctx)
 }
-
-// keep stores the files of a version under its digest, for ever: a run names the version that it started with.
-func (e *Engine) keep(ctx context.Context, p *config.Pack) error {
-	key := packKey(p.Digest)
-	if have, err := e.o.Store.Content(ctx, key); err != nil {
-		return fmt.Errorf("keep version %s of the pack: %w", p.Digest, err)
-	} else if have != nil {
-		return nil
-	}
-	data, err := json.Marshal(p.Files)
-	if err != nil {
-		return fmt.Errorf("keep version %s of the pack: %w", p.Digest, err)
-	}
-	if err := e.o.Store.Commit(ctx, store.Batch{Contents: []store.Content{{Key: key, Value: data}}}); err != nil {
-		return fmt.Errorf("keep version %s of the pack: %w", p.Digest, err)
-	}
-	return nil
-}
-
-// version gives the desk of a digest: the active one, or one that an older turn is pinned to (rule D5).
-func (e *Engine) version(ctx context.Context, digest string) (*assistants.Desk, error) {
-	if active := e.desk.Load(); active.Pack.Digest == digest {
-		return active, nil
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if d, ok := e.pinned[digest]; ok {
-		return d, nil
-	}
-	data, err := e.o.Store.Content(ctx, packKey(digest))
-	if err != nil {
-		return nil, fmt.Errorf("read version %s of the pack: %w", digest, err)
-	}
-	var files []config.File
-	if err := json.Unmarshal(data, &files); err != nil {
-		return nil, fmt.Errorf("read version %s of the pack: it is not kept as it should be: %w", digest, err)
-	}
-	d, err := e.o.Open(ctx, files)
-	if err != nil {
-		return nil, fmt.Errorf("open version %s of the pack: %w", digest, err)
-	}
-	e.pinned[digest] = d
-	return d, nil
-}
-
-func packKey(digest string) string { return "pack/" + digest }

@@ -26,7 +26,7 @@ type queued struct {
 // Accept stores a message and returns the id of its turn; only then may the surface acknowledge it (rule D1). fresh is
 // false, and there is no id, for a message that was accepted before.
 func (e *Engine) Accept(ctx context.Context, m chat.Message) (turn string, fresh bool, err error) {
-	desk := e.desk.Load()
+	desk := e.desks.desk()
 	m.Text = desk.Mask().Text(m.Text)
 	q := queued{Turn: turnID(m.Key, e.o.Now()), Pack: desk.Pack.Name, Message: m}
 	if fresh, err = e.push(ctx, m.Key, m.Thread, q); err != nil {
@@ -44,7 +44,7 @@ func (e *Engine) Halt(ctx context.Context, s chat.Stop) error {
 	if s.Message == "" { // what is meant is what is under way now, not what may be by the time that this is read
 		s.Message = e.worksOn(threadID(s.Thread))
 	}
-	q := queued{Stop: &s, Pack: e.desk.Load().Pack.Name}
+	q := queued{Stop: &s, Pack: e.desks.desk().Pack.Name}
 	fresh, err := e.push(ctx, s.Key, s.Thread, q)
 	if err != nil {
 		return fmt.Errorf("stop what is under way by %s: %w", s.Key, err)
@@ -83,7 +83,7 @@ func (e *Engine) Knows(ctx context.Context, t chat.Thread) (bool, error) {
 // Hear keeps what was said in a thread that the bot takes part in, but not to the bot: as long as the retention says, and
 // once, however often it is heard.
 func (e *Engine) Hear(ctx context.Context, t chat.Thread, said chat.Said) error {
-	desk := e.desk.Load()
+	desk := e.desks.desk()
 	said.Text, said.By = desk.Mask().Text(said.Text), desk.Mask().Text(said.By)
 	data, err := json.Marshal(said)
 	if err != nil {

@@ -95,7 +95,7 @@ func (e *Engine) stopOf(it store.Item) (chat.Stop, bool) {
 		return chat.Stop{}, false
 	}
 	var q queued
-	if json.Unmarshal(it.Body, &q) != nil || q.Stop == nil || q.Pack != e.desk.Load().Pack.Name {
+	if json.Unmarshal(it.Body, &q) != nil || q.Stop == nil || q.Pack != e.desks.desk().Pack.Name {
 		return chat.Stop{}, false
 	}
 	q.Stop.Key = it.Key

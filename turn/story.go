@@ -43,6 +43,7 @@ type story struct {
 	began   bool              // people see that something is going on
 	posted  bool              // and how it ended
 	desk    *assistants.Desk  // the version that the turn is pinned to
+	pinned  *held             // the same, as the engine counts it
 	active  *assistants.Desk  // the version that decides with it who may do what
 	steps   int               // model calls of this turn so far
 	spent   llm.Usage         // against the limits of the run; an estimate where the server gives no figures
@@ -83,9 +84,9 @@ type record struct {
 }
 
 // open reads what is known of the message's turn and its thread.
-func (e *Engine) open(ctx context.Context, l store.Lease, key string, q queued) (*story, error) {
+func (e *Engine) open(ctx context.Context, l store.Lease, key string, q queued, active *assistants.Desk) (_ *story, err error) {
 	id := q.Turn
-	s := &story{e: e, lease: l, key: key, threadID: l.Thread, msg: q.Message, asker: q.Message.From, active: e.desk.Load()}
+	s := &story{e: e, lease: l, key: key, threadID: l.Thread, msg: q.Message, asker: q.Message.From, active: active}
 	stored, err := e.o.Store.Get(ctx, recordKey(id))
 	if err != nil {
 		return nil, fmt.Errorf("read turn %s: %w", id, err)
@@ -96,9 +97,15 @@ func (e *Engine) open(ctx context.Context, l store.Lease, key string, q queued) 
 	} else if err := json.Unmarshal(stored.Value, &s.rec); err != nil {
 		return nil, fmt.Errorf("read turn %s: %w", id, err)
 	}
-	if s.desk, err = e.version(ctx, s.rec.Pack); err != nil {
+	if s.pinned, err = e.desks.use(ctx, s.rec.Pack); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			e.desks.leave(s.pinned)
+		}
+	}()
+	s.desk = s.pinned.Desk
 	s.journal = journal.NewRecorder(journal.RecorderOptions{
 		Store: e.o.Store, Lease: l, Turn: id, Now: e.o.Now, Retention: s.desk.Pack.Retention, Mask: s.desk.Mask(),
 	})

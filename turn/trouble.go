@@ -46,7 +46,7 @@ func (e *Engine) notOurs(key string, q queued) error {
 func (e *Engine) othersToo(items []store.Item) {
 	for _, it := range items {
 		var q queued
-		if json.Unmarshal(it.Body, &q) == nil && q.Pack != e.desk.Load().Pack.Name {
+		if json.Unmarshal(it.Body, &q) == nil && q.Pack != e.desks.desk().Pack.Name {
 			_ = e.notOurs(it.Key, q) // it is told of; the error is for a try
 		}
 	}
@@ -57,7 +57,7 @@ func (e *Engine) othersToo(items []store.Item) {
 func (e *Engine) failed(ctx context.Context, b broken, cause error) error {
 	key, q := b.key, b.queued
 	n := e.count(key)
-	e.o.Log.Error().Str("error", e.desk.Load().Mask().Text(cause.Error())).Str("turn", q.Turn).Int("try", n).Msg("turn failed")
+	e.o.Log.Error().Str("error", e.desks.desk().Mask().Text(cause.Error())).Str("turn", q.Turn).Int("try", n).Msg("turn failed")
 	replied := b.story != nil && b.story.again || e.wasDelivered(key) // it has its final text
 	if n == mostTries && replied {
 		e.tell(Finished{Turn: q.Turn, Key: key, Outcome: Failed, Err: cause})
@@ -72,7 +72,7 @@ func (e *Engine) failed(ctx context.Context, b broken, cause error) error {
 // can be written, the message stays, and is tried again now and then and by the next process; the apology is said once.
 func (e *Engine) giveUp(ctx context.Context, t broken, cause error) error {
 	l, key, q := t.lease, t.key, t.queued
-	desk := e.desk.Load()
+	desk := e.desks.desk()
 	past, known, err := journal.Read(ctx, e.o.Store, q.Turn)
 	if err != nil {
 		e.o.Log.Error().Err(err).Str("turn", q.Turn).Msg("read what a broken turn has done")

@@ -67,6 +67,9 @@ type Progress struct {
 	Text      string        // more of the reply, filtered, as it is being written
 	Void      bool          // the text shown so far was not the reply
 	Ended     bool          // the try is over without a Post: nothing is going on any more
+	// Resumed: another process may have begun to show an earlier try of this turn, so that there may be messages and a status
+	// that this one knows nothing of. Where the turn is Ended, the surface looks for them and takes them back.
+	Resumed bool
 }
 
 // Finished says how a turn ended. Err is for admins.
@@ -100,12 +103,12 @@ type Options struct {
 	Log  zerolog.Logger
 	// Finished is told of every turn that ended; may be nil. It must not block.
 	Finished func(Finished)
-	Workers  int           // turns at once; 0 means 16
+	Workers  int           // turns at once; 0 means 512: most of a turn is waiting for models
 	Lease    time.Duration // how long a worker may be silent; 0 means 30 s
 }
 
 const (
-	defaultWorkers = 16
+	defaultWorkers = 512
 	defaultLease   = 30 * time.Second
 	routerTime     = 30 * time.Second
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,12 +28,19 @@ type App struct {
 	engine *turn.Engine
 	log    zerolog.Logger
 
-	mu       sync.Mutex // reloads come one after the other, so that an older one cannot win
-	old      []*assistants.Desk
-	active   atomic.Pointer[assistants.Desk]
-	since    time.Time
-	rejected atomic.Pointer[slack.Rejected]
+	reload sync.Mutex // one after the other, so that an older one cannot win
+	state  atomic.Pointer[standing]
 }
+
+// standing is the active version, and the last one that was refused since.
+type standing struct {
+	desk     *assistants.Desk
+	since    time.Time
+	rejected *slack.Rejected
+}
+
+// pack is the active version of the pack.
+func (a *App) pack() *config.Pack { return a.state.Load().desk.Pack }
 
 // AppOptions say what a bot works with.
 type AppOptions struct {
@@ -59,6 +67,9 @@ func NewApp(ctx context.Context, o AppOptions) (_ *App, err error) {
 	if !a.parts.live {
 		a.parts.begins = scripted.New(a.parts.pack).Begins
 	}
+	if err := outside(o.Path, a.parts.settings.StorePath()); err != nil {
+		return nil, errors.Join(err, a.parts.stop())
+	}
 	desk, err := a.parts.desk(ctx, a.parts.pack)
 	if err != nil {
 		return nil, errors.Join(err, a.parts.stop())
@@ -66,8 +77,7 @@ func NewApp(ctx context.Context, o AppOptions) (_ *App, err error) {
 	if a.store, err = sqlite.Open(ctx, a.parts.settings.StorePath(), sqlite.Options{}); err != nil {
 		return nil, errors.Join(err, desk.Close(), a.parts.stop())
 	}
-	a.active.Store(desk)
-	a.since = time.Now()
+	a.state.Store(&standing{desk: desk, since: time.Now()})
 	surface, err := o.Surface(a)
 	if err != nil {
 		return nil, errors.Join(err, a.store.Close(), desk.Close(), a.parts.stop())
@@ -75,8 +85,23 @@ func NewApp(ctx context.Context, o AppOptions) (_ *App, err error) {
 	a.engine = turn.New(desk, turn.Options{
 		Store: a.store, Surface: surface, Open: a.parts.stored, Now: time.Now, Wait: wait, Log: o.Log, Finished: o.Finished,
 	})
-	a.old = append(a.old, desk)
 	return a, nil
+}
+
+// outside refuses a store within the pack: it is no part of it, and the pack would not load again.
+func outside(pack, path string) error {
+	from, err := filepath.Abs(pack)
+	if err != nil {
+		return fmt.Errorf("look where pack %s is: %w", pack, err)
+	}
+	to, err := filepath.Abs(path)
+	if err != nil {
+		return fmt.Errorf("look where store %s is: %w", path, err)
+	}
+	if within, err := filepath.Rel(from, to); err == nil && filepath.IsLocal(within) {
+		return fmt.Errorf("open store %s: it would lie in the pack; set BOT_STORE to a place outside, such as sqlite:%s", path, filepath.Join(filepath.Dir(from), "bot.db"))
+	}
+	return nil
 }
 
 // Start begins to work: what an earlier process left is taken up first.
@@ -87,8 +112,5 @@ func (a *App) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), grace, fmt.Errorf("stop: not done within %s", grace))
 	defer cancel()
 	errs := []error{a.engine.Stop(ctx), a.store.Close()}
-	for _, d := range a.old {
-		errs = append(errs, d.Close())
-	}
 	return errors.Join(append(errs, a.parts.stop())...)
 }

@@ -121,17 +121,24 @@ func benchAcks(ctx context.Context, name string, n int, every time.Duration) (m 
 	if err != nil {
 		return m, err
 	}
+	return m.of(acks(r.ws.Since(from)), lost), nil
+}
+
+// acks gives the time from each event to its acknowledgement, of those that were acknowledged at the first try.
+func acks(log []sim.Entry) []time.Duration {
 	sent, waits := map[string]time.Time{}, []time.Duration{}
-	for _, e := range r.ws.Since(from) {
+	for _, e := range log {
 		switch at, ok := sent[e.Delivery]; {
 		case e.What == sim.Sent && e.Attempt == 0 && strings.HasPrefix(e.Method, "event"):
 			sent[e.Delivery] = e.At
+		case e.What == sim.Missed:
+			delete(sent, e.Delivery) // it comes again, and is another wait
 		case e.What == sim.Acked && ok:
 			waits = append(waits, e.At.Sub(at))
 			delete(sent, e.Delivery)
 		}
 	}
-	return m.of(waits, lost), nil
+	return waits
 }
 
 func benchOff(ctx context.Context, f benchFlags) (measured, error) {

@@ -36,8 +36,8 @@ func (a *App) Halt(ctx context.Context, s chat.Stop) error { return a.engine.Hal
 // Rate implements slack.Bot.
 func (a *App) Rate(ctx context.Context, f chat.Feedback) error { return a.engine.Rate(ctx, f) }
 
-// Trace implements slack.Desk. The trace of an answer is for whoever asked, for members who stand in its channel, and for admins;
-// guests and people of other organisations see only their own.
+// Trace implements slack.Desk. The trace of an answer is for members of the workspace; guests and people of other organisations
+// see only their own. That a person can read the channel, Slack has seen to: who cannot, has no button to click.
 func (a *App) Trace(ctx context.Context, turn string, by chat.Person) (string, bool, error) {
 	t, ok, err := journal.Read(ctx, a.store, turn)
 	if err != nil || !ok {
@@ -55,16 +55,14 @@ func (a *App) Trace(ctx context.Context, turn string, by chat.Person) (string, b
 
 // Home implements slack.Desk.
 func (a *App) Home(_ context.Context, by chat.Person) (slack.Home, error) {
-	desk := a.active.Load()
-	pack := desk.Pack
+	now := a.state.Load()
+	pack := now.desk.Pack
 	h := slack.Home{Bot: pack.Name}
-	for _, c := range desk.OpenTo(by) {
+	for _, c := range now.desk.OpenTo(by) {
 		h.Assistants = append(h.Assistants, slack.Helper{Name: c.Name, About: c.About, Examples: c.Examples})
 	}
 	if isAdmin(pack, by) {
-		a.mu.Lock()
-		h.Admin = &slack.Versions{Active: short(pack.Digest), Since: a.since, Rejected: a.rejected.Load()}
-		a.mu.Unlock()
+		h.Admin = &slack.Versions{Active: short(pack.Digest), Since: now.since, Rejected: now.rejected}
 	}
 	return h, nil
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -81,7 +83,7 @@ func runPlayground(ctx context.Context, path string, f playgroundFlags, s stream
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
 
-	say := page{w: s.out}
+	say := &aloud{out: s.out}
 	st, err := newStation(ctx, stationOptions{
 		app: AppOptions{
 			Path: path, Env: ownStore(env, filepath.Join(scratch, "bot.db")), Mode: m, Pace: readable,
@@ -109,10 +111,19 @@ func runPlayground(ctx context.Context, path string, f playgroundFlags, s stream
 		say.print("(offline: no model key is set, so the bot plays the conversations that this pack rehearses)\n")
 	}
 	say.print("Change a file in %s and the next message gets it. Ctrl-C ends the playground.\n", path)
-	if say.err != nil {
-		return say.err
-	}
 	return st.wait(ctx)
+}
+
+// aloud prints lines of several goroutines, one after the other.
+type aloud struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func (a *aloud) print(format string, args ...any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, _ = fmt.Fprintf(a.out, format, args...) // a playground goes on where nobody reads along
 }
 
 // readable lets the words of a rehearsed answer come as they would from a model.

@@ -19,24 +19,27 @@ import (
 // Reload makes the files as they are now the active version, or says what is wrong with them and changes nothing. changed
 // is false when they are what is active already.
 func (a *App) Reload(ctx context.Context) (changed bool, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.reload.Lock()
+	defer a.reload.Unlock()
+	now := a.state.Load()
 	pack, err := load(a.path, a.parts.options())
-	if err == nil && pack.Digest == a.active.Load().Pack.Digest {
-		a.rejected.Store(nil) // what was wrong has been taken back
+	switch {
+	case err != nil:
+	case pack.Digest == now.desk.Pack.Digest:
+		a.state.Store(&standing{desk: now.desk, since: now.since}) // what was wrong has been taken back
 		return false, nil
-	}
-	if err == nil && pack.Reload.Rehearse {
+	case pack.Name != now.desk.Pack.Name:
+		err = fmt.Errorf("the bot's name changed from %s to %s, and messages wait for %s: write the old name, or start the bot again", now.desk.Pack.Name, pack.Name, now.desk.Pack.Name)
+	case pack.Reload.Rehearse:
 		err = a.rehearsed(ctx, pack)
 	}
 	if err == nil {
 		err = a.swap(ctx, pack)
 	}
 	if err != nil {
-		a.rejected.Store(&slack.Rejected{At: time.Now(), Errors: lines(err)})
+		a.state.Store(&standing{now.desk, now.since, &slack.Rejected{At: time.Now(), Errors: lines(err)}})
 		return false, fmt.Errorf("reload the pack; the version before stays active: %w", err)
 	}
-	a.rejected.Store(nil)
 	return true, nil
 }
 
@@ -46,12 +49,10 @@ func (a *App) swap(ctx context.Context, pack *config.Pack) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.engine.Swap(ctx, desk); err != nil {
+	if err := a.engine.Swap(ctx, desk); err != nil {
 		return errors.Join(err, desk.Close())
 	}
-	a.old = append(a.old, desk)
-	a.active.Store(desk)
-	a.since = time.Now()
+	a.state.Store(&standing{desk: desk, since: time.Now()})
 	return nil
 }
 
@@ -78,8 +79,12 @@ func (a *App) rehearsed(ctx context.Context, pack *config.Pack) (err error) {
 // lines gives what is wrong, one thing a line.
 func lines(err error) []string { return strings.Split(err.Error(), "\n") }
 
-// settle is how long files must be left alone before they are read: an editor saves in several steps.
-const settle = 150 * time.Millisecond
+// settle is how long files must be left alone before they are read: an editor saves in several steps. Where they are never
+// left alone, they are read all the same.
+const (
+	settle    = 150 * time.Millisecond
+	unsettled = time.Second
+)
 
 // watcher reloads the pack when one of its files changes.
 type watcher struct {
@@ -88,38 +93,43 @@ type watcher struct {
 	w    *fsnotify.Watcher
 }
 
-// watch begins to look at the pack's folder.
+// watch begins to look at the pack's folder, and at the one around it: the whole folder may be replaced.
 func watch(app *App, tell func(changed bool, err error)) (*watcher, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watch pack %s: %w", app.path, err)
 	}
 	out := &watcher{app, tell, w}
-	if err := out.add(app.path); err != nil {
-		return nil, errors.Join(err, w.Close())
+	if err := errors.Join(w.Add(filepath.Dir(filepath.Clean(app.path))), out.add(app.path)); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch pack %s: %w", app.path, err), w.Close())
 	}
 	return out, nil
 }
 
 // add watches a folder and all below it.
 func (w *watcher) add(folder string) error {
-	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+	return filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
 		return w.w.Add(path)
 	})
-	if err != nil {
-		return fmt.Errorf("watch pack %s: %w", w.app.path, err)
-	}
-	return nil
 }
 
-// run reloads until the context ends.
+// concerns says whether something of the pack changed: no editor's own files, and none beside the pack.
+func (w *watcher) concerns(e fsnotify.Event) bool {
+	within, err := filepath.Rel(w.app.path, e.Name)
+	if err != nil || within == ".." || strings.HasPrefix(within, ".."+string(filepath.Separator)) || e.Op == fsnotify.Chmod {
+		return false
+	}
+	return !config.Scratch(filepath.Base(e.Name))
+}
+
+// run reloads until the context ends. What changed before it began counts as a change.
 func (w *watcher) run(ctx context.Context) {
 	defer func() { _ = w.w.Close() }() // nothing is lost with it
-	quiet := time.NewTimer(time.Hour)
-	quiet.Stop()
+	quiet := time.NewTimer(0)
+	var first time.Time // of the changes that were not read yet
 	for {
 		select {
 		case <-ctx.Done():
@@ -128,18 +138,24 @@ func (w *watcher) run(ctx context.Context) {
 			if !ok {
 				return
 			}
+			if !w.concerns(e) {
+				continue
+			}
 			if e.Has(fsnotify.Create) {
 				_ = w.add(e.Name) // a file, or gone again: then there is nothing to watch in it
 			}
-			if !e.Has(fsnotify.Chmod) || e.Op != fsnotify.Chmod {
-				quiet.Reset(settle)
+			if first.IsZero() {
+				first = time.Now()
 			}
+			quiet.Reset(max(0, min(settle, unsettled-time.Since(first))))
 		case err, ok := <-w.w.Errors:
 			if !ok {
 				return
 			}
-			w.app.log.Error().Err(err).Msg("watch the pack's folder")
+			w.app.log.Warn().Err(err).Msg("some changes of the pack's folder were not told; reading it")
+			quiet.Reset(settle)
 		case <-quiet.C:
+			first = time.Time{}
 			w.tell(w.app.Reload(ctx))
 		}
 	}

@@ -113,8 +113,9 @@ func newRig(ctx context.Context, o rigOptions) (_ *rig, err error) {
 func personOf(i int) string  { return fmt.Sprintf("U0P%d", i) }
 func channelOf(i int) string { return fmt.Sprintf("C0B%d", i) }
 
-// start starts the bot and waits until it serves.
+// start starts the bot and waits until it serves and is connected.
 func (r *rig) start(ctx context.Context) error {
+	from := r.ws.Mark()
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("start the bot: %w", err)
@@ -136,6 +137,9 @@ func (r *rig) start(ctx context.Context) error {
 	r.bot, r.output, r.ended = cmd, out, ended
 	select {
 	case <-out.serving:
+		if _, err := r.ws.Await(ctx, from, func(e sim.Entry) bool { return e.What == sim.Opened }); err != nil {
+			return errors.Join(fmt.Errorf("start the bot: it does not connect: %w\n%s", err, out), r.kill())
+		}
 		return nil
 	case err := <-ended:
 		return fmt.Errorf("start the bot: it ended: %w\n%s", err, out)
@@ -205,6 +209,7 @@ func (r *rig) memory() (most, now int64, err error) {
 // tail keeps the last of what the bot logs, and notices when it serves.
 type tail struct {
 	serving chan struct{}
+	addr    string // where it serves; to be read after serving
 
 	mu    sync.Mutex
 	lines []string
@@ -219,8 +224,9 @@ func (t *tail) Write(b []byte) (int, error) {
 	in := bufio.NewScanner(bytes.NewReader(b))
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
-		var line struct{ Message string }
+		var line struct{ Message, Addr string }
 		if json.Unmarshal(in.Bytes(), &line) == nil && line.Message == "serving" {
+			t.addr = line.Addr
 			close(t.serving)
 		}
 		t.lines = append(t.lines, in.Text())

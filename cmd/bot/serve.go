@@ -53,6 +53,9 @@ func runServe(ctx context.Context, path string, m mode, s streams, env config.En
 	}
 	defer func() { err = errors.Join(err, st.stop(ctx)) }()
 	if err := st.start(ctx, settings.Addr); err != nil {
+		if ctx.Err() != nil { // it was stopped while it waited for Slack
+			return nil
+		}
 		return err
 	}
 	log.Info().Str("pack", st.app.parts.pack.Name).Bool("live", st.app.parts.live).Str("addr", st.addr).Str("version", version).Msg("serving")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 	"time"
 
@@ -41,7 +42,7 @@ type stationOptions struct {
 func newStation(ctx context.Context, o stationOptions) (*station, error) {
 	st := &station{log: o.app.Log, mend: o.mend, ended: make(chan error, 2)}
 	o.app.Surface = func(a *App) (turn.Surface, error) {
-		o.slack.Settings = func() config.Slack { return a.active.Load().Pack.Slack }
+		o.slack.Settings = func() config.Slack { return a.pack().Slack }
 		o.slack.Bot, o.slack.Desk = a, a
 		o.slack.Now, o.slack.Wait, o.slack.Log = time.Now, wait, o.app.Log
 		var err error
@@ -74,7 +75,7 @@ func (st *station) start(ctx context.Context, addr string) error {
 			st.ended <- fmt.Errorf("serve on %s: %w", st.addr, err)
 		}
 	})
-	if err := st.slack.Start(ctx); err != nil {
+	if err := st.meet(ctx); err != nil {
 		return err
 	}
 	if err := st.app.Start(ctx); err != nil {
@@ -88,13 +89,34 @@ func (st *station) start(ctx context.Context, addr string) error {
 	return nil
 }
 
+// The pauses between attempts to reach Slack at the start.
+const (
+	firstMeet = time.Second
+	mostMeet  = time.Minute
+)
+
+// meet waits for Slack to know the bot. Where Slack cannot be reached, or wants no more calls for now, it goes on trying until
+// ctx ends; what trying again cannot mend is an error at once.
+func (st *station) meet(ctx context.Context) error {
+	for pause := firstMeet; ; pause = min(2*pause, mostMeet) {
+		err := st.slack.Start(ctx)
+		if err == nil || errors.Is(err, slack.ErrUnusable) || ctx.Err() != nil {
+			return err
+		}
+		st.log.Warn().Err(err).Dur("pause", pause).Msg("slack cannot be reached yet")
+		if err := wait(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
 // reloaded writes down how a reload went.
 func (st *station) reloaded(changed bool, err error) {
 	switch {
 	case err != nil:
 		st.log.Error().Strs("problems", lines(err)).Msg("the changed pack was not taken")
 	case changed:
-		st.log.Info().Str("version", short(st.app.active.Load().Pack.Digest)).Msg("the changed pack is active, for messages from now on")
+		st.log.Info().Str("version", short(st.app.pack().Digest)).Msg("the changed pack is active, for messages from now on")
 	}
 	if st.mend != nil {
 		st.mend(changed, err)
@@ -113,16 +135,31 @@ func (st *station) wait(ctx context.Context) error {
 	}
 }
 
-// stop takes nothing in any more, hands back what is under way, and closes everything.
+// stop takes nothing in any more, hands back what is under way, and closes everything. Requests that do not end by themselves
+// are cut, so that a stranger cannot hold up the rest.
 func (st *station) stop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), 2*grace, fmt.Errorf("stop: not done within %s", 2*grace))
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	if st.quit != nil {
 		st.quit(errors.New("the bot is stopping"))
 	}
-	errs := []error{st.http.Shutdown(ctx), st.app.engine.Stop(ctx), st.slack.Stop(ctx)}
+	errs := []error{within(ctx, 2*time.Second, "answer the last requests", func(ctx context.Context) error {
+		if st.http.Shutdown(ctx) == nil {
+			return nil
+		}
+		return st.http.Close()
+	})}
+	errs = append(errs,
+		within(ctx, grace, "hand back what is under way", st.app.engine.Stop),
+		within(ctx, grace, "leave Slack", st.slack.Stop))
 	st.work.Wait()
 	return errors.Join(append(errs, st.app.Stop(ctx))...)
+}
+
+// within gives a part of the stopping its own time.
+func within(ctx context.Context, d time.Duration, what string, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, d, fmt.Errorf("stop: %s: not done within %s", what, d))
+	defer cancel()
+	return do(ctx)
 }
 
 // health says whether the process can do anything at all: its store answers.
@@ -134,7 +171,7 @@ func (st *station) health(w http.ResponseWriter, r *http.Request) {
 		answerHealth(w, http.StatusServiceUnavailable, map[string]any{"ok": false, "reason": "the store does not answer: " + err.Error()})
 		return
 	}
-	answerHealth(w, http.StatusOK, map[string]any{"ok": true, "waiting": waiting, "version": version})
+	answerHealth(w, http.StatusOK, map[string]any{"ok": true, "waiting": waiting, "goroutines": runtime.NumGoroutine(), "version": version})
 }
 
 // ready says whether messages can come in and answers go out, and if not, why.
@@ -144,7 +181,7 @@ func (st *station) ready(w http.ResponseWriter, _ *http.Request) {
 	if !h.Ready {
 		status = http.StatusServiceUnavailable
 	}
-	answerHealth(w, status, map[string]any{"ok": h.Ready, "reason": h.Reason, "pack": short(st.app.active.Load().Pack.Digest)})
+	answerHealth(w, status, map[string]any{"ok": h.Ready, "reason": h.Reason, "pack": short(st.app.pack().Digest)})
 }
 
 func answerHealth(w http.ResponseWriter, status int, body map[string]any) {
