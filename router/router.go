@@ -64,7 +64,7 @@ type Ask func(ctx context.Context, r llm.Request) (llm.Reply, error)
 // Decide routes one message. An answer that cannot be used is repaired once and then becomes a question of the runtime's
 // own: never a guess (rule R1). An error is the model's: it could not be asked.
 func Decide(ctx context.Context, in Input, ask Ask) (Decision, error) {
-	if name, ok := Address(in.Text, in.Candidates); ok {
+	if name, ok := Address(in.Text, namesOf(in.Candidates)); ok {
 		return Decision{Kind: Addressed, Assistant: name}, nil
 	}
 	req := request(in)
@@ -106,7 +106,7 @@ func say(ctx context.Context, r llm.Request, ask Ask) (string, error) {
 const mostQuestions = 2
 
 // mostLikely is how many choices a question offers.
-const mostLikely = 5
+const mostLikely = 8
 
 func clarify(in Input, first, question string, confidence *float64) Decision {
 	d := Decision{Kind: Clarify, Confidence: confidence, Question: strings.TrimSpace(question)}
@@ -141,8 +141,9 @@ func list(candidates []Candidate) string {
 	return b.String()
 }
 
-// Address finds an explicit address at the start of a message: "@bot insights: …", or "insights: …" (rule R3).
-func Address(text string, candidates []Candidate) (string, bool) {
+// Address finds an explicit address at the start of a message: "@bot insights: …", or "insights: …" (rule R3). The answer is
+// one of the names, as it is written there.
+func Address(text string, names []string) (string, bool) {
 	head, _, ok := strings.Cut(strings.TrimSpace(text), ":")
 	if !ok {
 		return "", false
@@ -155,12 +156,20 @@ func Address(text string, candidates []Candidate) (string, bool) {
 		return "", false
 	}
 	name := strings.TrimPrefix(words[0], "@")
-	for _, c := range candidates {
-		if strings.EqualFold(c.Name, name) {
-			return c.Name, true
+	for _, n := range names {
+		if strings.EqualFold(n, name) {
+			return n, true
 		}
 	}
 	return "", false
+}
+
+func namesOf(candidates []Candidate) []string {
+	names := make([]string, len(candidates))
+	for i, c := range candidates {
+		names[i] = c.Name
+	}
+	return names
 }
 
 // answer is the one JSON object that the router's model gives.

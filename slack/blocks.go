@@ -40,6 +40,7 @@ type message struct {
 	number int // of the part, from 0
 	of     int // how many there are
 	foot   foot
+	more   bool // it is a piece of a part that Slack called too long, and not the last one
 }
 
 // foot is what stands under the last part of a reply.
@@ -78,15 +79,15 @@ func (m message) blocks(f form) []slackgo.Block {
 	if line := m.counter(); line != "" {
 		out = append(out, remark(line))
 	}
-	if m.number == m.of-1 {
+	if m.number == m.of-1 && !m.more {
 		out = append(out, m.foot.blocks(f)...)
 	}
 	return out
 }
 
-// counter says which part of how many it is.
+// counter says which part of how many it is, at the end of the part.
 func (m message) counter() string {
-	if m.of < 2 {
+	if m.of < 2 || m.more {
 		return ""
 	}
 	return fmt.Sprintf("(%d/%d)", m.number+1, m.of)
@@ -159,7 +160,13 @@ func short(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s
 	}
-	at := len(string([]rune(s)[:most-1]))
+	at, n := 0, 1
+	for i := range s {
+		if at = i; n >= most {
+			break
+		}
+		n++
+	}
 	for at > 0 && !apart(s, at) {
 		_, size := utf8.DecodeLastRuneInString(s[:at])
 		at -= size
@@ -168,7 +175,7 @@ func short(s string, most int) string {
 }
 
 // oneLine makes a text fit to stand in a line.
-func oneLine(s string, most int) string { return short(strings.Join(strings.Fields(s), " "), most) }
+func oneLine(s string, most int) string { return short(inOneLine(s), most) }
 
 // escape makes a text mean itself in Slack's own markup. Slack: https://docs.slack.dev/messaging/formatting-message-text
 func escape(s string) string {

@@ -20,7 +20,7 @@ type answerOf[V any] struct {
 	done  chan struct{} // closed when there is an answer; nil for one that was put
 	value V
 	err   error
-	left  bool // whoever asked gave up before there was an answer
+	left  bool // whoever asked gave up before there was an answer, or had no patience for Slack's limits
 	until time.Time
 }
 
@@ -75,7 +75,7 @@ func (c *cache[V]) fill(ctx context.Context, key string, a *answerOf[V], ask fun
 	}()
 	value, keep, err := ask(ctx)
 	a.value, a.err, a.until = value, err, c.now().Add(keep)
-	a.left = err != nil && ctx.Err() != nil
+	a.left = err != nil && (ctx.Err() != nil || errors.Is(err, errBusy))
 	finished = true
 	return value, err
 }

@@ -44,7 +44,8 @@ type lane struct {
 	shut    time.Time // Slack wants no call before
 	strikes int       // waits in a row that Slack asked for without saying how long
 	wary    bool      // Slack has turned a call away and taken none since: one at a time, so that the order stays
-	flying  int       // calls that are not answered
+	suspect string    // of a method: the channel in which a post was turned away, if none was taken since
+	flying  int       // calls that have gone in and are not answered
 	queue   []*waiter // what is urgent first, then as they came
 }
 
@@ -63,37 +64,58 @@ type waiter struct {
 // look-ups: a post that was sent and not answered may stand in the channel.
 func (s *Slack) call(ctx context.Context, u urgency, method, channel string, do func(context.Context) error) error {
 	w := s.out.gate.waiter(u)
-	tries := 0
-	for {
-		if posts(method) && channel != "" {
-			if err := s.enter(ctx, inChannel+channel, pace{rate.Every(channelPace), channelBurst}, w); err != nil {
-				return err
-			}
-		}
-		if err := s.enter(ctx, method, paceOf(method), w); err != nil {
-			return err
-		}
-		err := s.once(ctx, do)
-		wait, limited := asksToWait(err)
-		if limited {
-			s.out.gate.close(method, wait, s.o.Now())
-		}
-		s.out.gate.landed(method, !limited, s.o.Now())
+	again := u == looking || u == saying && repeatable(method)
+	for tries := 1; ; {
+		err := s.attempt(ctx, w, method, channel, do)
+		_, limited := asksToWait(err)
 		switch {
+		case limited && u == showing:
+			return errDropped
 		case limited:
-			if u == showing {
-				return errDropped
-			}
 		case err == nil:
 			return nil
-		case u == looking && lost(err) && tries+1 < lookTries && ctx.Err() == nil:
-			tries++
+		case again && lost(err) && tries < lookTries && ctx.Err() == nil:
 			if werr := s.o.Wait(ctx, time.Duration(tries)*500*time.Millisecond); werr != nil {
 				return fmt.Errorf("call %s: %w", method, context.Cause(ctx))
 			}
+			tries++
 		default:
 			return fmt.Errorf("call %s: %w", method, err)
 		}
+	}
+}
+
+// attempt makes a call once, when its turn comes.
+func (s *Slack) attempt(ctx context.Context, w *waiter, method, channel string, do func(context.Context) error) error {
+	g, taken := &s.out.gate, false
+	if channel = laneOf(method, channel); channel != "" {
+		if err := s.enter(ctx, channel, pace{rate.Every(channelPace), channelBurst}, w); err != nil {
+			return err
+		}
+		defer func() { g.landed(channel, taken, s.o.Now()) }()
+	}
+	if err := s.enter(ctx, method, paceOf(method), w); err != nil {
+		return err
+	}
+	err := s.once(ctx, do)
+	if method != "apps.connections.open" { // goes by the app token
+		s.tell(err)
+	}
+	wait, limited := asksToWait(err)
+	if limited {
+		g.refused(method, channel, wait, s.o.Now())
+	}
+	taken = !limited
+	g.landed(method, taken, s.o.Now())
+	return err
+}
+
+// tell lets the health know what became of a call with the bot token.
+func (s *Slack) tell(err error) {
+	if err == nil {
+		s.health.tokenWorks()
+	} else if code(err) != "" {
+		s.health.refusedToken(err)
 	}
 }
 
@@ -114,7 +136,7 @@ func (s *Slack) once(ctx context.Context, do func(context.Context) error) error 
 func (s *Slack) enter(ctx context.Context, name string, p pace, w *waiter) error {
 	g := &s.out.gate
 	g.queue(name, p, w)
-	defer g.leave(name, w)
+	defer func() { g.leave(name, w, s.o.Now()) }()
 	for {
 		wait, first := g.ask(name, w, s.o.Now())
 		switch {
@@ -214,12 +236,15 @@ func (g *gate) lane(name string, p pace) *lane {
 	return l
 }
 
-// landed says that a method's call was answered, or never will be.
-func (g *gate) landed(method string, taken bool, now time.Time) {
+// landed says that a call which has gone into a lane was answered, or never will be. taken: Slack did not turn it away.
+func (g *gate) landed(name string, taken bool, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l := g.lanes[method]
+	l := g.lanes[name]
 	l.flying--
+	if taken {
+		l.suspect = ""
+	}
 	if taken && !l.shut.After(now) { // else it was under way before another was turned away
 		l.strikes, l.wary = 0, false
 	}
@@ -237,31 +262,50 @@ func (l *lane) call() {
 }
 
 // leave takes a call out of the lane's queue, and tells the next one.
-func (g *gate) leave(name string, w *waiter) {
+func (g *gate) leave(name string, w *waiter, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l := g.lanes[name]
 	if at := slices.Index(l.queue, w); at >= 0 {
 		l.queue = slices.Delete(l.queue, at, at+1)
 	}
-	if l.call(); len(l.queue) == 0 && len(g.lanes) > mostLanes {
+	if l.call(); len(g.lanes) > mostLanes {
 		for other, l := range g.lanes {
-			if strings.HasPrefix(other, inChannel) && len(l.queue) == 0 {
+			if strings.HasPrefix(other, inChannel) && l.rests(now) {
 				delete(g.lanes, other)
 			}
 		}
 	}
 }
 
-// close keeps a method's calls back for as long as Slack asks for; where it does not say, for longer each time.
-// Slack: the wait holds for the method in the workspace, https://docs.slack.dev/apis/web-api/rate-limits
-func (g *gate) close(method string, wait time.Duration, now time.Time) {
+// rests says that a lane knows nothing that a new one would not.
+func (l *lane) rests(now time.Time) bool {
+	return len(l.queue) == 0 && l.flying == 0 && !l.wary && !l.shut.After(now) && l.pace.TokensAt(now) >= float64(l.pace.Burst())
+}
+
+// refused says that Slack turned a call away for its limits. Of a post it does not say whether the channel's limit is over or
+// the method's: the channel waits, so that the other channels need not, and the method only once a post in another channel
+// is turned away too. Slack: https://docs.slack.dev/apis/web-api/rate-limits
+func (g *gate) refused(method, channel string, wait time.Duration, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l := g.lanes[method]
-	if l == nil {
+	if channel == "" {
+		l.close(wait, now)
 		return
 	}
+	wait = g.lanes[channel].close(wait, now)
+	if l.suspect == "" || l.suspect == channel {
+		l.suspect = channel
+		return
+	}
+	l.suspect = "" // after the wait both have to be turned away again, so that a full channel cannot keep the others back
+	l.close(wait, now)
+}
+
+// close keeps a lane's calls back for as long as Slack asks for; where it does not say, for longer each time. It gives the
+// time.
+func (l *lane) close(wait time.Duration, now time.Time) time.Duration {
 	if wait <= 0 {
 		wait = min(time.Second<<min(l.strikes, 10), mostWait)
 		l.strikes++
@@ -270,6 +314,7 @@ func (g *gate) close(method string, wait time.Duration, now time.Time) {
 	if until := now.Add(wait); until.After(l.shut) {
 		l.shut = until
 	}
+	return wait
 }
 
 // In a channel Slack takes about one post a second, "bursts are tolerated": https://docs.slack.dev/apis/web-api/rate-limits
@@ -290,8 +335,25 @@ func paceOf(method string) pace {
 	return pace{limit: rate.Limit(n / 60), burst: int(n / 3)}
 }
 
-func posts(method string) bool {
-	return method == "chat.postMessage" || method == "chat.startStream" || method == "chat.postEphemeral"
+// laneOf gives the lane of a channel that a call goes through before its method's, "" where there is none.
+func laneOf(method, channel string) string {
+	switch method {
+	case "chat.postMessage", "chat.startStream", "chat.postEphemeral":
+		if channel != "" {
+			return inChannel + channel
+		}
+	}
+	return ""
+}
+
+// repeatable says that calling a method twice is as good as calling it once.
+func repeatable(method string) bool {
+	switch method {
+	case "conversations.replies", "conversations.history", "conversations.info", "conversations.open", "users.info",
+		"usergroups.list", "usergroups.users.list", "files.info", "chat.delete":
+		return true
+	}
+	return false
 }
 
 // perMinute is how often a method may be called. Slack: the method's tier on its reference page (2: 20, 3: 50, 4: 100), and

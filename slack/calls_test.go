@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -265,13 +266,140 @@ func TestTheGateForgetsChannelsAtRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := gated()
+		none := func(context.Context) error { return nil }
 		for i := range 3 * mostLanes {
-			if err := s.call(t.Context(), saying, "chat.postMessage", fmt.Sprint("C", i), func(context.Context) error { return nil }); err != nil {
+			if err := s.call(t.Context(), saying, "chat.postMessage", fmt.Sprint("C", i), none); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.o.Wait(t.Context(), channelPace/10); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n := len(s.out.gate.lanes); n > mostLanes+10 {
+		if n := len(s.out.gate.lanes); n > mostLanes+20 {
 			t.Errorf("%d lanes are kept", n)
 		}
 	})
+}
+
+func TestTheGateDoesNotForgetAChannelThatIsFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, began := gated(), time.Now()
+		none := func(context.Context) error { return nil }
+		for range channelBurst {
+			if err := s.call(t.Context(), saying, "chat.postMessage", "C0FULL", none); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 2 * mostLanes {
+			if err := s.call(t.Context(), saying, "chat.postMessage", fmt.Sprint("C", i), none); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.call(t.Context(), saying, "chat.postMessage", "C0FULL", none); err != nil || time.Since(began) < channelPace {
+			t.Errorf("a full channel's pace was forgotten: after %v, %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestAChannelThatIsFullDoesNotKeepTheOthersBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := gated()
+		ctx, cancel := context.WithCancel(t.Context())
+		var done sync.WaitGroup
+		full := 0
+		for range 3 {
+			done.Go(func() {
+				_ = s.call(ctx, saying, "chat.postMessage", "C0FULL", func(context.Context) error {
+					full++
+					return &slackgo.RateLimitedError{RetryAfter: time.Second}
+				})
+			})
+		}
+		synctest.Wait()
+		for i := range 20 {
+			began := time.Now()
+			if err := s.call(ctx, saying, "chat.postMessage", fmt.Sprint("C", i), func(context.Context) error { return nil }); err != nil || time.Since(began) > 0 {
+				t.Errorf("post %d waited %v: %v", i, time.Since(began), err)
+			}
+			if err := s.o.Wait(t.Context(), time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cancel()
+		done.Wait()
+		if full < 10 || full > 25 {
+			t.Errorf("%d posts were tried in the full channel in 20 s", full)
+		}
+	})
+}
+
+func TestALimitOfAMethodKeepsAllChannelsBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, began := gated(), time.Now()
+		var tries atomic.Int64
+		var done sync.WaitGroup
+		for i := range 20 {
+			done.Go(func() {
+				err := s.call(t.Context(), saying, "chat.postMessage", fmt.Sprint("C", i), func(context.Context) error {
+					tries.Add(1)
+					if left := 30*time.Second - time.Since(began); left > 0 {
+						return &slackgo.RateLimitedError{RetryAfter: min(left, 10*time.Second)}
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		done.Wait()
+		if n := tries.Load(); n > 30 { // 20 that go well, and 2 for each wait
+			t.Errorf("%d calls", n)
+		}
+	})
+}
+
+func TestAMethodWithoutEffectIsCalledAgainAlsoForAReply(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, tries := gated(), 0
+		err := s.call(t.Context(), saying, "conversations.replies", "", func(context.Context) error {
+			if tries++; tries < lookTries {
+				return io.ErrUnexpectedEOF
+			}
+			return nil
+		})
+		if err != nil || tries != lookTries {
+			t.Errorf("%d tries: %v", tries, err)
+		}
+	})
+}
+
+func TestHealthTellsThatTheTokenIsRefused(t *testing.T) {
+	t.Parallel()
+	s := gated()
+	s.health.begin()
+	s.health.start(true)
+	for _, step := range []struct {
+		method string
+		err    error
+		ready  bool
+	}{
+		{"chat.postMessage", nil, true},
+		{"chat.postMessage", slackgo.SlackErrorResponse{Err: "missing_scope"}, true},
+		{"chat.postMessage", slackgo.SlackErrorResponse{Err: "token_revoked"}, false},
+		{"apps.connections.open", nil, false}, // the app token's
+		{"chat.postMessage", io.ErrUnexpectedEOF, false},
+		{"users.info", nil, true},
+		{"apps.connections.open", slackgo.SlackErrorResponse{Err: "invalid_auth"}, true},
+	} {
+		_ = s.call(t.Context(), saying, step.method, "C1", func(context.Context) error { return step.err })
+		if h := s.Health(); h.Ready != step.ready {
+			t.Errorf("after %s gave %v: %+v", step.method, step.err, h)
+		}
+	}
 }

@@ -84,7 +84,7 @@ func Check(ctx context.Context, o Options) (Report, error) {
 	}
 	defer s.client.CloseIdleConnections()
 	me, err := s.identify(ctx)
-	if err = s.explain(err); err != nil {
+	if err = explain(err); err != nil {
 		return r.refused("the bot token is valid", err)
 	}
 	r.add(true, fmt.Sprintf("the bot token is valid: it speaks as %s (%s) in the workspace %s, %s", me.Name, me.User, me.Team, me.URL), "")
@@ -95,7 +95,7 @@ func Check(ctx context.Context, o Options) (Report, error) {
 		return r, nil
 	}
 	if _, err = s.ticket(ctx); err != nil {
-		return r.refused("the app token opens a socket", s.explain(err))
+		return r.refused("the app token opens a socket", explain(err))
 	}
 	r.add(true, "the app token opens a socket", "")
 	return r, nil

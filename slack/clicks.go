@@ -89,8 +89,8 @@ func (s *Slack) interaction(ctx context.Context, payload []byte) (result, error)
 // clicks away that belong to the app's bot in another workspace.
 func (s *Slack) pressed(ctx context.Context, i *interaction, a action, r *result) error {
 	if i.Message == nil || !s.own(i.Message) || i.Container.ChannelID != i.Channel.ID ||
-		i.Container.MessageTS != i.Message.TS || !idForm.MatchString(i.Channel.ID) || !stampForm.MatchString(i.Message.TS) ||
-		!stampForm.MatchString(a.ActionTS) {
+		i.Container.MessageTS != i.Message.TS || !idForm.MatchString(i.Channel.ID) || !isTS(i.Message.TS) ||
+		!isTS(a.ActionTS) {
 		s.gone(i, r)
 		return nil
 	}
@@ -115,11 +115,11 @@ func (s *Slack) pressed(ctx context.Context, i *interaction, a action, r *result
 			return fmt.Errorf("keep the feedback: %w", err)
 		}
 	case actionTrace:
-		r.then("show how an answer came about", func(ctx context.Context) {
-			s.showTrace(ctx, i.TriggerID, card, s.quickly(ctx, person))
+		r.soon("show how an answer came about", func(ctx context.Context) {
+			s.showTrace(ctx, i.TriggerID, card, s.quickly(ctx, person), spot{channel: i.Channel.ID, root: i.Message.ThreadTS})
 		})
 	default:
-		s.odd("action " + limit(a.ActionID, 60))
+		s.odd("action " + short(a.ActionID, 60))
 		s.gone(i, r)
 	}
 	return nil
@@ -146,7 +146,7 @@ func (s *Slack) chosen(ctx context.Context, c click, at string, r *result) error
 		Thread:  t,
 		Channel: chat.Channel{ID: c.Channel, Visibility: v},
 		From:    chat.Person{ID: c.Person, Kind: chat.External},
-		Text:    escaper.Replace(c.Label),
+		Text:    escape(c.Label),
 		Pick:    &chat.Pick{Card: c.Card, Value: c.Value},
 		At:      when(at),
 	})
@@ -195,7 +195,7 @@ func (s *Slack) whisper(ctx context.Context, channel, thread, user, text string)
 func (s *Slack) quickly(ctx context.Context, p chat.Person) chat.Person {
 	ctx, cancel := context.WithTimeout(ctx, learnBy)
 	defer cancel()
-	if known, err := s.person(ctx, p.ID); err == nil {
+	if known, err := s.person(ctx, p.ID, false); err == nil {
 		return known
 	}
 	return p
@@ -216,36 +216,69 @@ type slashCommand struct {
 	Text      string `json:"text"`
 	UserID    string `json:"user_id"`
 	ChannelID string `json:"channel_id"`
+	TriggerID string `json:"trigger_id"` // names the command: the same one may come twice, by two sockets
 }
 
 // slashTime is for posting the question, which must stand before the command is acknowledged: Slack does not send a
 // command again, and without the post the answer would have no place.
 const slashTime = 2500 * time.Millisecond
 
-// slash makes a message of a command: the bot posts the question where everybody who will see the answer can read it.
+// slash makes a message of a command: the bot posts the question where everybody who will see the answer can read it. One
+// command is one question, however often it is delivered.
 func (s *Slack) slash(ctx context.Context, payload []byte) (result, error) {
 	var c slashCommand
 	if json.Unmarshal(payload, &c) != nil || !idForm.MatchString(c.UserID) || !idForm.MatchString(c.ChannelID) {
 		s.odd("unreadable command")
-		return result{}, nil
+		return result{}, nil //nolint:nilerr // it would be no better the next time
 	}
 	if strings.TrimSpace(c.Text) == "" {
 		return private("Write your question behind the command: " + c.Command + " how do I …?"), nil
 	}
+	if c.TriggerID == "" {
+		return s.command(ctx, c), nil
+	}
+	var after []chore
+	reply, err := s.know.commands.get(ctx, c.TriggerID, func(ctx context.Context) (json.RawMessage, time.Duration, error) {
+		r := s.command(ctx, c)
+		after = r.after
+		return r.reply, known, nil
+	})
+	return result{reply: reply, after: after}, err
+}
+
+// command posts the question of a command, and takes it.
+func (s *Slack) command(ctx context.Context, c slashCommand) result {
 	soon, cancel := context.WithTimeout(ctx, slashTime)
 	defer cancel()
-	ts, err := s.ask(soon, c.ChannelID, "", c.UserID, c.Text)
+	ts, doubt, err := s.ask(soon, question{channel: c.ChannelID, user: c.UserID, text: c.Text, mark: c.TriggerID})
+	if doubt {
+		s.o.Log.Warn().Err(err).Str("channel", c.ChannelID).Msg("Slack does not say whether it has posted the question of a command")
+		r := private("Slack is slow just now. I will answer as soon as your question stands here.")
+		r.then("look for the question of a command", func(ctx context.Context) { s.seek(ctx, c) })
+		return r
+	}
 	if err != nil {
 		s.o.Log.Warn().Err(err).Str("channel", c.ChannelID).Msg("the question of a command cannot be posted")
 		refused, _ := errors.AsType[slackgo.SlackErrorResponse](err)
 		switch refused.Err {
 		case "not_in_channel", "channel_not_found", "is_archived", "restricted_action":
-			return private("I cannot post here. Invite me into the channel, or write to me directly."), nil
+			return private("I cannot post here. Invite me into the channel, or write to me directly.")
 		}
-		return private("Slack did not let me post your question. Please try again."), nil
+		return private("Slack did not let me post your question. Please try again.")
 	}
+	if err := s.commanded(ctx, c, ts); err != nil {
+		s.o.Log.Error().Err(err).Msg("the question of a command is not stored")
+		r := private("I could not take your question. Please try again.")
+		r.then("take a question back", func(ctx context.Context) { s.unask(ctx, c.ChannelID, ts) })
+		return r
+	}
+	return result{}
+}
+
+// commanded hands the question of a command to the bot, once it stands in the channel.
+func (s *Slack) commanded(ctx context.Context, c slashCommand, ts string) error {
 	m := utterance{TS: ts}
-	_, _, err = s.o.Bot.Accept(ctx, chat.Message{
+	_, _, err := s.o.Bot.Accept(ctx, chat.Message{
 		Key:     s.key(c.ChannelID, ts),
 		ID:      ts,
 		Thread:  s.thread(c.ChannelID, "", &m),
@@ -254,13 +287,53 @@ func (s *Slack) slash(ctx context.Context, payload []byte) (result, error) {
 		Text:    c.Text,
 		At:      when(ts),
 	})
-	if err != nil {
-		s.o.Log.Error().Err(err).Msg("the question of a command is not stored")
-		r := private("I could not take your question. Please try again.")
-		r.then("take a question back", func(ctx context.Context) { s.unask(ctx, c.ChannelID, ts) })
-		return r, nil
+	return err
+}
+
+// seek finds out what became of the question of a command that Slack did not confirm, and has it answered if it stands. It
+// looks more than once: what Slack was slow to confirm may also be slow to appear.
+func (s *Slack) seek(ctx context.Context, c slashCommand) {
+	ts := ""
+	for _, pause := range []time.Duration{time.Second, 3 * time.Second, 8 * time.Second} {
+		if s.o.Wait(ctx, pause) != nil {
+			return
+		}
+		var err error
+		if ts, err = s.standing(ctx, c); err == nil && ts != "" {
+			if err = s.commanded(ctx, c, ts); err == nil {
+				return
+			}
+		}
+		if err != nil {
+			s.o.Log.Warn().Err(err).Str("channel", c.ChannelID).Msg("the question of a command is not taken yet")
+		}
 	}
-	return result{}, nil
+	if ts != "" {
+		s.unask(ctx, c.ChannelID, ts)
+	}
+	s.whisper(ctx, c.ChannelID, "", c.UserID, "Your question did not get through. Please try again.")
+}
+
+// standing looks among a channel's newest messages for the question of a command, and gives its ts, "" where it is not
+// there. Slack: https://docs.slack.dev/reference/methods/conversations.history
+func (s *Slack) standing(ctx context.Context, c slashCommand) (string, error) {
+	var newest *slackgo.GetConversationHistoryResponse
+	err := s.learn(ctx, "conversations.history", true, func(ctx context.Context) (err error) {
+		newest, err = s.api.GetConversationHistoryContext(ctx, &slackgo.GetConversationHistoryParameters{
+			ChannelID: c.ChannelID, Limit: pastPage, IncludeAllMetadata: true,
+		})
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	for i := range newest.Messages {
+		m := &newest.Messages[i]
+		if m.BotID == s.me.Bot && m.Metadata.EventType == questionType && m.Metadata.EventPayload["by"] == c.TriggerID {
+			return m.Timestamp, nil
+		}
+	}
+	return "", nil
 }
 
 // private answers a command so that only who gave it sees it.
@@ -272,22 +345,32 @@ func private(text string) result {
 	return result{reply: reply}
 }
 
-// ask posts somebody's question in their name, as plain text: nothing in it calls anybody.
-func (s *Slack) ask(ctx context.Context, channel, thread, user, text string) (string, error) {
-	text = limit(s.plain(ctx, text, false), 2800)
-	ts := ""
-	err := s.call(ctx, saying, "chat.postMessage", channel, func(ctx context.Context) (err error) {
+// question is what somebody asks by a command or a form, and the bot posts in their name.
+type question struct {
+	channel, thread string // thread is "" for a message of its own
+	user, text      string // text is in Slack's notation
+	mark            string // what it came by: the trigger of a command, the id of a form
+}
+
+// ask posts a question, as plain text: nothing in it calls anybody. It is marked, so that no reply is ever written over
+// it. doubt says that it may stand there though there is an error.
+func (s *Slack) ask(ctx context.Context, q question) (ts string, doubt bool, err error) {
+	text := short(s.plain(ctx, q.text, nil), 2800)
+	err = s.call(ctx, saying, "chat.postMessage", q.channel, func(ctx context.Context) (err error) {
 		options := []slackgo.MsgOption{
-			slackgo.MsgOptionText("<@"+user+"> asks: "+escaper.Replace(text), false),
+			slackgo.MsgOptionText("<@"+q.user+"> asks: "+escape(text), false),
 			slackgo.MsgOptionDisableLinkUnfurl(), slackgo.MsgOptionDisableMediaUnfurl(),
+			slackgo.MsgOptionMetadata(slackgo.SlackMetadata{EventType: questionType, EventPayload: map[string]any{"by": q.mark}}),
 		}
-		if thread != "" {
-			options = append(options, slackgo.MsgOptionTS(thread))
+		if q.thread != "" {
+			options = append(options, slackgo.MsgOptionTS(q.thread))
 		}
-		_, ts, err = s.api.PostMessageContext(ctx, channel, options...)
+		_, ts, err = s.api.PostMessageContext(ctx, q.channel, options...)
+		_, limited := asksToWait(err)
+		doubt = err != nil && !limited && refusal(err) == ""
 		return err
 	})
-	return ts, err
+	return ts, doubt, err
 }
 
 // unask takes a question back that was posted in vain.

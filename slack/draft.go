@@ -16,7 +16,7 @@ const draftType = "switchboard_draft"
 func (s *Slack) refreshDraft(ctx context.Context, sh *show) time.Duration {
 	l, at, now := &sh.live, sh.at, s.o.Now()
 	if l.since.IsZero() && len(l.messages) == 0 {
-		if at.root != "" && !s.out.forbidden("words", sh) {
+		if at.root != "" && !s.forbidden("words", sh) {
 			return 0 // the line beside the bot's name says it
 		}
 		l.since = now.Add(-gather)
@@ -46,7 +46,11 @@ func (s *Slack) refreshDraft(ctx context.Context, sh *show) time.Duration {
 	}
 	for len(l.messages) > len(drawn) && !l.frozen {
 		last := l.messages[len(l.messages)-1]
-		s.remove(ctx, at, last)
+		err := s.remove(ctx, looking, at, last)
+		s.quietly(err, "delete a draft")
+		if err != nil && code(err) == "" {
+			break // another time
+		}
 		l.messages = l.messages[:len(l.messages)-1]
 	}
 	l.edited = s.o.Now() // after the answer, so that Slack too sees the pace kept
@@ -118,7 +122,7 @@ func (s *Slack) drawTasks(sh *show) []slackgo.Block {
 	tasks := sh.live.tasks
 	tasks = tasks[max(0, len(tasks)-mostTasks):]
 	out := make([]slackgo.Block, 0, len(tasks)+2)
-	if s.out.forbidden("cards", sh) {
+	if s.forbidden("cards", sh) {
 		mark := map[slackgo.TaskCardStatus]string{slackgo.TaskCardStatusComplete: "✓ ", slackgo.TaskCardStatusError: "✗ "}
 		for _, t := range tasks {
 			lead := mark[t.status]
@@ -144,7 +148,7 @@ func (s *Slack) putDraft(ctx context.Context, sh *show, i int, d drawing) bool {
 	if i < len(l.messages) {
 		m := &l.messages[i]
 		if m.streaming { // what it was, and Slack has ended; an edit may come before Slack knows
-			s.quietly(s.stopStream(ctx, at, m.ts), "end a stream")
+			s.quietly(s.stopStream(ctx, looking, at, m.ts), "end a stream")
 			m.streaming = false
 		}
 		err = s.update(ctx, showing, at, m.ts, slackgo.MsgOptionCompose(
@@ -170,8 +174,8 @@ func (s *Slack) putDraft(ctx context.Context, sh *show, i int, d drawing) bool {
 	switch c := code(err); {
 	case c == "": // dropped or lost: another time
 		l.frozen = l.frozen || i >= len(l.messages) && lost(err)
-	case aboutBlocks(c) && len(l.tasks) > 0 && !s.out.forbidden("cards", sh):
-		s.out.forbid("cards", c, sh)
+	case aboutBlocks(c) && len(l.tasks) > 0 && !s.forbidden("cards", sh):
+		s.forbid("cards", c, sh)
 	default:
 		s.o.Log.Debug().Str("turn", sh.turn).Str("error", c).Msg("slack does not take a draft")
 		l.frozen = true

@@ -1,7 +1,6 @@
 package slack
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -85,6 +84,11 @@ func (r *result) then(name string, do func(context.Context)) {
 	r.after = append(r.after, chore{name: name, do: do})
 }
 
+// soon is then, for what opens a form.
+func (r *result) soon(name string, do func(context.Context)) {
+	r.after = append(r.after, chore{name: name, do: do, urgent: true})
+}
+
 // Messages older than this are not taken up because of an edit: the claim that would show that they were dealt with lives
 // seven days.
 const editable = 6 * 24 * time.Hour
@@ -92,7 +96,6 @@ const editable = 6 * 24 * time.Hour
 // The forms of the ids that keys are made of. Nothing else may get into a key.
 var (
 	idForm    = regexp.MustCompile(`^[A-Z][A-Z0-9]{1,20}$`)
-	stampForm = regexp.MustCompile(`^[0-9]{1,12}\.[0-9]{1,9}$`)
 	leading   = regexp.MustCompile(`^\s*<@([UW][A-Z0-9]+)[|>]`)
 	addressed = regexp.MustCompile(`^\s*<@([UW][A-Z0-9]+)(?:\|[^>]*)?>\s*[:,]?\s*`)
 )
@@ -207,12 +210,12 @@ func (s *Slack) opened(r *result, e *event) {
 
 // stopped: somebody pressed the stop button of a session.
 func (s *Slack) stopped(ctx context.Context, e *event) error {
-	if !idForm.MatchString(e.Channel) || !stampForm.MatchString(e.ThreadTS) {
+	if !idForm.MatchString(e.Channel) || !isTS(e.ThreadTS) {
 		s.odd("unreadable agent_session_stopped")
 		return nil
 	}
 	at := e.EventTS
-	if !stampForm.MatchString(at) {
+	if !isTS(at) {
 		at = e.ThreadTS // then the thread can be stopped once
 	}
 	return s.o.Bot.Halt(ctx, chat.Stop{
@@ -261,7 +264,7 @@ func (s *Slack) uttered(ctx context.Context, w wrapper, e *event, r *result) err
 	switch {
 	case s.own(m):
 		return nil
-	case !stampForm.MatchString(m.TS) || m.ThreadTS != "" && !stampForm.MatchString(m.ThreadTS):
+	case !isTS(m.TS) || m.ThreadTS != "" && !isTS(m.ThreadTS):
 		s.odd("unreadable " + e.Type)
 		return nil
 	case m.fromBot():
@@ -307,7 +310,7 @@ func (s *Slack) edited(ctx context.Context, w wrapper, e *event, m *utterance, b
 	if before || m.Edited == nil || s.own(m) || m.fromBot() || direct(e.Channel, e.ChannelType) {
 		return nil
 	}
-	if !stampForm.MatchString(m.TS) || !idForm.MatchString(m.User) || s.o.Now().Sub(when(m.TS)) > editable {
+	if !isTS(m.TS) || !idForm.MatchString(m.User) || s.o.Now().Sub(when(m.TS)) > editable {
 		return nil
 	}
 	if !m.mentions(s.me.User) {
@@ -318,7 +321,7 @@ func (s *Slack) edited(ctx context.Context, w wrapper, e *event, m *utterance, b
 
 // deleted: what was asked is gone, so nobody wants the answer any more.
 func (s *Slack) deleted(ctx context.Context, e *event) error {
-	if !stampForm.MatchString(e.DeletedTS) {
+	if !isTS(e.DeletedTS) {
 		s.odd("unreadable message_deleted")
 		return nil
 	}
@@ -399,18 +402,18 @@ func (s *Slack) overhear(ctx context.Context, e *event, r *result) error {
 // event is acknowledged, but afterwards, so that they are there the next time.
 func (s *Slack) hear(ctx context.Context, e *event, r *result) error {
 	m := &e.utterance
-	text := s.whole(ctx, m, false)
+	text := s.whole(ctx, m, nil)
 	if text == "" {
 		return nil
 	}
 	err := s.o.Bot.Hear(ctx, s.thread(e.Channel, e.ChannelType, m),
-		chat.Said{ID: m.TS, By: s.speaker(ctx, m, false), Text: text, At: when(m.TS)})
+		chat.Said{ID: m.TS, By: s.speaker(ctx, m, nil), Text: text, At: when(m.TS)})
 	if err != nil {
 		return fmt.Errorf("keep what was heard: %w", err)
 	}
 	user := m.User
 	if _, ok := s.know.users.peek(user); !ok && idForm.MatchString(user) {
-		r.then("learn a name", func(ctx context.Context) { _, _ = s.user(ctx, user) })
+		r.then("learn a name", func(ctx context.Context) { _, _ = s.user(ctx, user, false) })
 	}
 	return nil
 }
@@ -479,23 +482,4 @@ func when(ts string) time.Time {
 	}
 	micro, _ := strconv.ParseInt((frac + "000000")[:6], 10, 64)
 	return time.Unix(n, micro*1000).UTC()
-}
-
-// channelOf names the channel of a payload of any kind, so that what happens in one channel stays in order.
-func channelOf(payload []byte) string {
-	var p struct {
-		Event struct {
-			Channel json.RawMessage `json:"channel"`
-		} `json:"event"`
-		Channel struct {
-			ID string `json:"id"`
-		} `json:"channel"`
-	}
-	if json.Unmarshal(payload, &p) != nil {
-		return ""
-	}
-	if len(p.Event.Channel) > 0 {
-		return string(bytes.Trim(p.Event.Channel, `"`))
-	}
-	return p.Channel.ID
 }

@@ -99,8 +99,10 @@ func (s *Slack) readFiles(ctx context.Context, files []chat.File) []chat.File {
 		}
 		switch {
 		case f.Note != "":
-		case !readable(f):
+		case !readable(f) && !isPDF(f):
 			f.Note = "cannot be read: it is not text"
+		case isPDF(f) && f.Size > pdfMost:
+			f.Note = noteOf(errHeavy)
 		case f.URL == "":
 			f.Note = "cannot be read: Slack does not say where it is"
 		case left < leastRead:
@@ -169,27 +171,37 @@ var (
 
 // readFile reads the beginning of a file.
 func (s *Slack) readFile(ctx context.Context, f *chat.File, most int) {
-	var text string
-	var whole bool
-	err := s.call(ctx, looking, "files.download", "", func(ctx context.Context) (err error) {
-		text, whole, err = s.download(ctx, f, most)
-		return err
-	})
-	switch {
-	case err != nil:
+	var err error
+	if isPDF(f) {
+		f.Text, f.Note, err = s.readPDF(ctx, f, most)
+	} else {
+		f.Text, f.Note, err = s.readText(ctx, f, most)
+	}
+	if err != nil {
 		f.Note = noteOf(err)
 		s.o.Log.Info().Err(err).Str("file", f.ID).Msg("a file cannot be read")
-	case whole:
-		f.Text = text
-	default:
-		f.Text = text
-		f.Note = fmt.Sprintf("only its first %d KiB are read", (len(text)+1023)>>10)
 	}
+}
+
+// readText gives at most so many bytes of a file's text, and a note for people where that is not all.
+func (s *Slack) readText(ctx context.Context, f *chat.File, most int) (text, note string, err error) {
+	data, err := s.download(ctx, f, most)
+	if err != nil {
+		return "", "", err
+	}
+	if bytes.HasPrefix(data, []byte(pdfHead)) { // whatever it is called
+		return s.readPDF(ctx, f, most)
+	}
+	text, whole, err := decode(data[:min(len(data), most)], len(data) <= most)
+	if err == nil && !whole {
+		note = fmt.Sprintf("only its first %d KiB are read", (len(text)+1023)>>10)
+	}
+	return text, note, err
 }
 
 // noteOf says for people why a file cannot be read.
 func noteOf(err error) string {
-	for _, plain := range []error{errLogin, errElsewhere, errNotText} {
+	for _, plain := range []error{errLogin, errElsewhere, errNotText, errHeavy, errLocked, errPictures, errSlow, errBroken, errStuck} {
 		if errors.Is(err, plain) {
 			return "cannot be read: " + plain.Error()
 		}
@@ -203,16 +215,25 @@ func noteOf(err error) string {
 	return "cannot be read just now"
 }
 
-// download reads at most so many bytes of a file's text. The token goes to Slack's own hosts only, and a redirect to another
-// host is not followed. Slack: https://docs.slack.dev/reference/objects/file-object#authentication
-func (s *Slack) download(ctx context.Context, f *chat.File, most int) (text string, whole bool, err error) {
+// download gives a file's first bytes: as many as asked for, and one more if there are more.
+func (s *Slack) download(ctx context.Context, f *chat.File, most int) (data []byte, err error) {
+	err = s.call(ctx, looking, "files.download", "", func(ctx context.Context) (err error) {
+		data, err = s.fetchFile(ctx, f, int64(most)+1)
+		return err
+	})
+	return data, err
+}
+
+// fetchFile asks for a file. The token goes to Slack's own hosts only, and a redirect to another host is not followed.
+// Slack: https://docs.slack.dev/reference/objects/file-object#authentication
+func (s *Slack) fetchFile(ctx context.Context, f *chat.File, most int64) ([]byte, error) {
 	from, err := url.Parse(f.URL)
 	if err != nil || !s.trusted(from) {
-		return "", false, errElsewhere
+		return nil, errElsewhere
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from.String(), nil)
 	if err != nil {
-		return "", false, err
+		return nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+s.o.BotToken)
 	client := *s.client
@@ -224,21 +245,20 @@ func (s *Slack) download(ctx context.Context, f *chat.File, most int) (text stri
 	}
 	answer, err := client.Do(request)
 	if err != nil {
-		return "", false, withoutAddress(err) // it holds the file's name
+		return nil, withoutAddress(err) // it holds the file's name
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
-		return "", false, slackgo.StatusCodeError{Code: answer.StatusCode, Status: answer.Status}
+		return nil, slackgo.StatusCodeError{Code: answer.StatusCode, Status: answer.Status}
 	}
-	data, err := io.ReadAll(io.LimitReader(answer.Body, int64(most)+1))
+	data, err := io.ReadAll(io.LimitReader(answer.Body, most))
 	if err != nil {
-		return "", false, err
+		return nil, err
 	}
 	if login(answer.Header.Get("Content-Type"), data, f) {
-		return "", false, errLogin
+		return nil, errLogin
 	}
-	whole = len(data) <= most
-	return decode(data[:min(len(data), most)], whole)
+	return data, nil
 }
 
 // trusted says whether a host may see the token: Slack's own, and the one whose API is used.

@@ -11,7 +11,8 @@ import (
 )
 
 // Health is how the connection to Slack stands. Live is false only after Stop: a bot that Slack does not let in is not
-// mended by starting it again. Ready is true while events can come in.
+// mended by starting it again. Ready is true while events can come in, and Slack takes the token with which they are
+// answered.
 type Health struct {
 	Live, Ready bool
 	Reason      string // why it is not ready, for admins; "" when it is
@@ -25,9 +26,12 @@ type health struct {
 	web     bool // events come by HTTP: nothing of ours has to be open for that
 	lines   int  // sockets that have said hello and are read
 	last    string
-	broken  error // for good
+	refused string // why Slack does not take the bot token any more, "" while it does
+	broken  error  // for good
 	fatal   chan error
 	dead    chan struct{} // closed when broken is set
+	met     chan struct{} // closed when events could come in for the first time
+	meeting sync.Once
 }
 
 // Health says how the connection stands, for /healthz and /readyz.
@@ -42,6 +46,8 @@ func (s *Slack) Health() Health {
 		return Health{Live: true, Reason: h.broken.Error()}
 	case !h.started:
 		return Health{Live: true, Reason: "not started"}
+	case h.refused != "":
+		return Health{Live: true, Reason: h.refused}
 	case h.web || h.lines > 0:
 		return Health{Live: true, Ready: true}
 	case h.last != "":
@@ -54,8 +60,12 @@ func (s *Slack) Health() Health {
 // its text says what an admin can do.
 func (s *Slack) Fatal() <-chan error { return s.health.fatal }
 
+// Connected is closed when events can come in for the first time.
+func (s *Slack) Connected() <-chan struct{} { return s.health.met }
+
 func (h *health) begin() {
 	h.fatal = make(chan error, 1)
+	h.met = make(chan struct{})
 	h.dead = make(chan struct{})
 }
 
@@ -70,6 +80,9 @@ func (h *health) start(web bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.started, h.web = true, web
+	if web {
+		h.meeting.Do(func() { close(h.met) })
+	}
 }
 
 func (h *health) stop() {
@@ -83,6 +96,7 @@ func (h *health) up() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lines++
+	h.meeting.Do(func() { close(h.met) })
 }
 
 func (h *health) down(reason string) {
@@ -97,6 +111,28 @@ func (h *health) trouble(reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last = reason
+}
+
+// refusedToken takes note of a call with the bot token that Slack has refused. Only what Slack says of the token itself
+// ends readiness: a scope that is missing keeps the bot from some calls, not from all.
+func (h *health) refusedToken(err error) {
+	refused, _ := errors.AsType[slackgo.SlackErrorResponse](err)
+	switch refused.Err {
+	case "invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive", "user_removed_from_team",
+		"team_access_not_granted", "org_login_required", "ekm_access_denied":
+	default:
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refused = explain(err).Error()
+}
+
+// tokenWorks takes note of a call with the bot token that Slack has taken.
+func (h *health) tokenWorks() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refused = ""
 }
 
 // fail ends readiness for good. The first cause counts.
@@ -121,7 +157,7 @@ func unusable(sentence string) error { return fmt.Errorf("%w: %s", ErrUnusable, 
 
 // explain turns a refusal that no repetition will change into an ErrUnusable with a sentence that an admin can act on.
 // Other errors stay as they are. Slack's codes: https://docs.slack.dev/reference/methods/apps.connections.open
-func (s *Slack) explain(err error) error {
+func explain(err error) error {
 	if err == nil || errors.Is(err, ErrUnusable) {
 		return err
 	}

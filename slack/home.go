@@ -100,7 +100,7 @@ func (s *Slack) suggest(ctx context.Context, channel, thread string) {
 	}
 }
 
-// picked takes the choices off a question that has been answered, and says who chose what. What else stands there is left
+// picked takes the choices off a question that has been answered, and says who clicked what. What else stands there is left
 // as Slack has it.
 func (s *Slack) picked(ctx context.Context, c click) {
 	if err := s.closeQuestion(ctx, c); err != nil {
@@ -135,7 +135,7 @@ func (s *Slack) closeQuestion(ctx context.Context, c click) error {
 		}
 		line := remark("→ " + c.Label)
 		if idForm.MatchString(c.Person) {
-			line = slackgo.NewContextBlock("", slackgo.NewTextBlockObject(slackgo.MarkdownType, "→ <@"+c.Person+"> chose *"+escape(oneLine(c.Label, 100))+"*", false, true))
+			line = slackgo.NewContextBlock("", slackgo.NewTextBlockObject(slackgo.MarkdownType, "→ <@"+c.Person+"> clicked *"+escape(oneLine(c.Label, 100))+"*", false, true))
 		}
 		at := spot{channel: c.Channel, root: c.Thread}
 		return s.update(ctx, saying, at, c.TS, slackgo.MsgOptionCompose(slackgo.MsgOptionText(m.Text, false), slackgo.MsgOptionBlocks(append(blocks, line)...)))

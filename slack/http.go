@@ -1,7 +1,6 @@
 package slack
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,7 +17,8 @@ import (
 const (
 	biggestBody = 1 << 20
 	skew        = 5 * time.Minute // that a request's time may be off, both ways
-	atOnce      = 64              // requests that are dealt with beside each other
+	atOnce      = 64              // requests of Slack's that wait for an answer beside each other
+	bodyTime    = 3 * time.Second // for a request to arrive; Slack's own are there at once
 	answerTime  = 10 * time.Second
 )
 
@@ -28,10 +28,14 @@ func (s *Slack) Handler() http.Handler {
 	room := make(chan struct{}, atOnce)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /slack/events", func(w http.ResponseWriter, r *http.Request) {
-		select {
+		kind, payload, ok := s.receive(w, r)
+		if !ok {
+			return
+		}
+		select { // only now: whoever cannot sign takes no room away from Slack
 		case room <- struct{}{}:
 			defer func() { <-room }()
-			s.receive(w, r)
+			s.serve(w, r, kind, payload)
 		default:
 			http.Error(w, "busy", http.StatusServiceUnavailable)
 		}
@@ -39,88 +43,77 @@ func (s *Slack) Handler() http.Handler {
 	return mux
 }
 
-// receive checks where a request comes from, and deals with it.
-func (s *Slack) receive(w http.ResponseWriter, r *http.Request) {
+// receive reads a request and checks where it comes from. Where there is nothing to store, it answers and is not ok.
+func (s *Slack) receive(w http.ResponseWriter, r *http.Request) (kind string, payload []byte, ok bool) {
 	if s.o.SigningSecret == "" {
 		http.Error(w, "no signing secret is configured", http.StatusNotFound)
-		return
+		return "", nil, false
 	}
+	in := http.NewResponseController(w)
+	_ = in.SetReadDeadline(time.Now().Add(bodyTime)) // where that cannot be set, the server's own limit must do
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, biggestBody))
-	if err != nil {
+	if err != nil { // the limit stays: the server itself waits for the rest of the body
 		http.Error(w, "the body is too large or broke off", http.StatusRequestEntityTooLarge)
-		return
+		return "", nil, false
 	}
-	kind, payload, err := unpack(r.Header.Get("Content-Type"), body)
+	_ = in.SetReadDeadline(time.Time{})
+	kind, payload, err = unpack(r.Header.Get("Content-Type"), body)
 	if kind == kindCheck {
-		return // Slack looks whether the certificate is in order, unsigned; nothing follows from it
+		return "", nil, false // Slack looks whether the certificate is in order, unsigned; nothing follows from it
 	}
 	if !signed(s.o.SigningSecret, r.Header, body, s.o.Now()) {
 		s.odd("request without Slack's signature")
 		http.Error(w, "the signature does not fit", http.StatusUnauthorized)
-		return
+		return "", nil, false
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+		return "", nil, false
 	}
 	var hello wrapper
 	if kind == kindEvents && json.Unmarshal(payload, &hello) == nil && hello.Type == "url_verification" {
 		answer(w, map[string]string{"challenge": hello.Challenge})
-		return
+		return "", nil, false
 	}
-	if !s.intake.enter() {
+	return kind, payload, true
+}
+
+// serve takes what a request brings into the intake, as a socket does, and answers when it is stored. Slack hangs up after
+// 3 s; what is half stored then is stored all the same, and need not be when it comes again.
+func (s *Slack) serve(w http.ResponseWriter, r *http.Request, kind string, payload []byte) {
+	type outcome struct {
+		reply json.RawMessage
+		err   error
+	}
+	done := make(chan outcome, 1)
+	taken := s.intake.take(delivery{kind: kind, payload: payload, answer: func(reply json.RawMessage, err error) {
+		done <- outcome{reply, err}
+	}})
+	if !taken {
 		http.Error(w, "not ready", http.StatusServiceUnavailable)
 		return
 	}
-	defer s.intake.pending.Done()
-	// The request's own end must not undo what is half stored: Slack hangs up after 3 s, and what is stored by then need
-	// not come again.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), answerTime)
-	defer cancel()
-	stop := context.AfterFunc(s.intake.ctx, cancel) //nolint:contextcheck // as said above
-	defer stop()
-	result, err := s.dealSafely(ctx, kind, payload)
-	if err != nil {
-		s.o.Log.Error().Err(err).Str("kind", kind).Msg("a request of Slack is not stored, so it will come again")
-		http.Error(w, "not stored", http.StatusServiceUnavailable)
-		return
-	}
-	if len(result.reply) > 0 {
-		answer(w, result.reply)
-	} else {
-		w.WriteHeader(http.StatusOK)
-	}
-	s.afterwards(result)
-}
-
-// dealSafely is deal, with a panic as an error.
-func (s *Slack) dealSafely(ctx context.Context, kind string, payload []byte) (r result, err error) {
-	finished := false
-	defer func() {
-		if !finished {
-			err = errors.New("dealing with it broke off")
+	late := time.NewTimer(answerTime)
+	defer late.Stop()
+	select {
+	case o := <-done:
+		switch {
+		case o.err != nil:
+			http.Error(w, "not stored", http.StatusServiceUnavailable)
+		case len(o.reply) > 0:
+			answer(w, o.reply)
+		default:
+			w.WriteHeader(http.StatusOK)
 		}
-	}()
-	defer s.recovered("deal with a request")
-	r, err = s.deal(ctx, kind, payload)
-	finished = true
-	return r, err
+	case <-late.C:
+		http.Error(w, "not stored yet", http.StatusServiceUnavailable)
+	case <-r.Context().Done(): // nobody waits for the answer
+	}
 }
 
 func answer(w http.ResponseWriter, what any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(what) // where nobody listens any more, Slack sends it again
-}
-
-// enter counts a request as under way, unless the bot is stopping.
-func (in *intake) enter() bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.closed {
-		return false
-	}
-	in.pending.Add(1)
-	return true
 }
 
 const kindCheck = "ssl_check"

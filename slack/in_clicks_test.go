@@ -89,7 +89,7 @@ func TestR4_Picks(t *testing.T) {
 		t.Fatalf("accepted %+v", got)
 	}
 	pick := got[1]
-	if want := "click:t_1:U0MIA:" + pick.ID; pick.Key != want || !stampForm.MatchString(pick.ID) {
+	if want := "click:t_1:U0MIA:" + pick.ID; pick.Key != want || !isTS(pick.ID) {
 		t.Errorf("key %q, want %q", pick.Key, want)
 	}
 	pick.Key, pick.ID, pick.At = "", "", got[0].At
@@ -230,6 +230,9 @@ func TestSlashCommand(t *testing.T) {
 	}
 	posted := h.w.Messages(front)
 	asked := posted[len(posted)-1]
+	if asked.Metadata == nil || asked.Metadata.Type != questionType {
+		t.Errorf("marked %+v", asked.Metadata)
+	}
 	if !strings.HasPrefix(asked.Text, "<@U0ANA> asks: how do I &lt;!channel&gt; @") || strings.Contains(asked.Text, "<!") {
 		t.Errorf("posted %q", asked.Text)
 	}
@@ -263,7 +266,7 @@ func TestMessageShortcut(t *testing.T) {
 	h := build(t, plan{})
 	about := h.say(t, sim.Say{From: mia, Channel: front, Text: strings.Repeat("the \"list\" &amp; more ", 300)})
 	h.settled(t)
-	if _, err := h.w.Shortcut(sim.Shortcut{From: ana, Callback: shortcutAsk, Channel: front, TS: about}); err != nil {
+	if _, err := h.w.Shortcut(sim.Shortcut{From: ana, Callback: AskShortcut, Channel: front, TS: about}); err != nil {
 		t.Fatal(err)
 	}
 	e, err := h.w.Await(t.Context(), 0, func(e sim.Entry) bool { return e.What == sim.ViewOpened })
@@ -288,7 +291,8 @@ func TestMessageShortcut(t *testing.T) {
 		t.Fatalf("accepted %+v", got)
 	}
 	if _, err := h.w.Await(t.Context(), 0, func(e sim.Entry) bool {
-		return e.What == sim.Posted && e.Thread == about && strings.Contains(e.Text, "asks: what does")
+		return e.What == sim.Posted && e.Thread == about && strings.Contains(e.Text, "asks: what does") &&
+			e.Message.Metadata != nil && e.Message.Metadata.Type == questionType
 	}); err != nil {
 		t.Error(err)
 	}

@@ -1,6 +1,7 @@
 package slack
 
 import (
+	"bufio"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -8,9 +9,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -178,6 +182,134 @@ func TestPanicInAStore(t *testing.T) {
 	h.desk.write(func() { h.desk.gate = nil })
 	if got, _ := h.request(t, "", body, [2]string{stamp, signature}); got != http.StatusOK {
 		t.Error("status", got)
+	}
+}
+
+// Whoever cannot sign takes no room away from Slack: requests that only begin do not count.
+func TestM5_StrangersTakeNoRoom(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{web: true})
+	server := httptest.NewServer(h.slack.Handler())
+	defer server.Close()
+	for range atOnce + 1 {
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(server.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		_, err = fmt.Fprint(c, "POST /slack/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bufio.NewReader(c).ReadString('\n'); err != nil { // 100 Continue: the body is waited for
+			t.Fatal(err)
+		}
+	}
+	body := `{"type":"event_callback","team_id":"T0SIM","event":{"type":"app_mention","channel":"C0FRONT","user":"U0ANA","text":"<@U0BOT> x","ts":"1700000000.000100"}}`
+	stamp, signature := sign(h.app.SigningSecret, body, h.clock.now())
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/slack/events", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = http.Header{"Content-Type": {"application/json"}, "X-Slack-Request-Timestamp": {stamp}, "X-Slack-Signature": {signature}}
+	a, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = a.Body.Close()
+	if a.StatusCode != http.StatusOK {
+		t.Error("Slack's own request:", a.Status)
+	}
+}
+
+// A body that does not come is not waited for.
+func TestD2_ABodyHasItsTime(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{web: true})
+	server := httptest.NewServer(h.slack.Handler())
+	defer server.Close()
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(server.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if _, err = fmt.Fprint(c, "POST /slack/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(3 * bodyTime))
+	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(line, "413") {
+		t.Errorf("%q, %v", line, err)
+	}
+}
+
+// Both modes take one way in: what comes first is stored first, also where the first is slow to be stored.
+func TestD2_HTTPKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{web: true})
+	first, entered := make(chan struct{}), make(chan struct{}, 10)
+	h.desk.write(func() {
+		n := 0
+		h.desk.gate = func(ctx context.Context) error {
+			h.desk.mu.Lock()
+			n++
+			slow := n == 1
+			h.desk.mu.Unlock()
+			entered <- struct{}{}
+			if slow {
+				select {
+				case <-first:
+				case <-ctx.Done():
+				}
+			}
+			return nil
+		}
+	})
+	d := h.dm(t, ana)
+	answered := make(chan int, 2)
+	ask := func(n int) (taken func() bool) {
+		body := fmt.Sprintf(`{"type":"event_callback","team_id":"T0SIM","event":{"type":"message","channel_type":"im","channel":%q,"user":"U0ANA","text":"message %d","ts":"1700000000.00010%d"}}`, d, n, n)
+		stamp, signature := sign(h.app.SigningSecret, body, h.clock.now())
+		number := maphash.String(h.slack.intake.seed, d) % lanes
+		go func() {
+			status, _ := h.request(t, "", body, [2]string{stamp, signature})
+			answered <- status
+		}()
+		return func() bool { return len(h.slack.intake.lanes[number]) > 0 }
+	}
+	ask(1)
+	<-entered
+	for taken := ask(2); !taken() && len(answered) == 0; { // it stands behind the first one in its lane
+		runtime.Gosched()
+	}
+	close(first)
+	for range 2 {
+		if status := <-answered; status != http.StatusOK {
+			t.Error("status", status)
+		}
+	}
+	if got := h.take(); len(got) != 2 || got[0].Text != "message 1" || got[1].Text != "message 2" {
+		t.Errorf("accepted %+v", got)
+	}
+}
+
+// Ready means that events come in and can be answered.
+func TestReadyNeedsAToken(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	lift := h.w.Fail(sim.Fault{Method: "users.info", Do: sim.Refuse, Error: "token_revoked", Times: -1})
+	_, _ = h.slack.user(t.Context(), ana, false)
+	if got := h.slack.Health(); got.Ready || !got.Live || !strings.Contains(got.Reason, "token_revoked") {
+		t.Errorf("health with a token that Slack refuses: %+v", got)
+	}
+	lift()
+	_, _ = h.slack.user(t.Context(), mia, false)
+	if got := h.slack.Health(); !got.Ready {
+		t.Errorf("health with a token that works: %+v", got)
+	}
+	h.w.Fail(sim.Fault{Method: "users.info", Do: sim.Refuse, Error: "missing_scope"})
+	_, _ = h.slack.user(t.Context(), gus, false)
+	if got := h.slack.Health(); !got.Ready {
+		t.Errorf("health where one scope is missing: %+v", got)
 	}
 }
 

@@ -1,10 +1,15 @@
 package slack
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -141,6 +146,148 @@ func TestLookFailsWithSlack(t *testing.T) {
 	h.w.Fail(sim.Fault{Method: "usergroups.list", Do: sim.ServerError, Times: -1})
 	if seen, err = h.slack.Look(t.Context(), m, false); err != nil || len(seen.Message.From.Groups) != 1 {
 		t.Error("the groups that were known are forgotten:", seen, err)
+	}
+}
+
+// Slack's limits are no fault: who asks is waited for, however long Slack wants to be left alone.
+func TestLookWaitsForSlacksLimits(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"users.info", "usergroups.list", "conversations.info"} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			h := build(t, plan{})
+			h.w.Fail(sim.Fault{Method: method, Do: sim.Limited, Retry: 30})
+			m := chat.Message{From: chat.Person{ID: ana}, Channel: chat.Channel{ID: front}}
+			seen, err := h.slack.Look(t.Context(), m, false)
+			if err != nil || seen.Message.From.Kind != chat.Member || len(seen.Message.From.Groups) != 1 || seen.Message.Channel.Visibility != chat.Public {
+				t.Error(seen.Message, err)
+			}
+			if got := h.clock.waited(); !slices.ContainsFunc(got, func(d time.Duration) bool { return d > longestLook }) {
+				t.Errorf("waited %v", got)
+			}
+		})
+	}
+	t.Run("until it is not wanted any more", func(t *testing.T) {
+		t.Parallel()
+		h := build(t, plan{})
+		h.clock.mu.Lock()
+		h.clock.block = make(chan struct{})
+		h.clock.mu.Unlock()
+		from := h.w.Mark()
+		h.w.Fail(sim.Fault{Method: "users.info", Do: sim.Limited, Retry: 30})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := h.slack.Look(ctx, chat.Message{From: chat.Person{ID: ana}, Channel: chat.Channel{ID: front}}, false)
+			done <- err
+		}()
+		if _, err := h.w.Await(t.Context(), from, func(e sim.Entry) bool { return e.Method == "users.info" }); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// cutGroups is a Slack that leaves most members out of its list of groups, as it does with large ones.
+type cutGroups struct{ with http.RoundTripper }
+
+func (c cutGroups) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := c.with.RoundTrip(r)
+	if err != nil || !strings.HasSuffix(r.URL.Path, "/usergroups.list") {
+		return answer, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	var list struct {
+		OK     bool             `json:"ok"`
+		Groups []map[string]any `json:"usergroups"`
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&list); err != nil {
+		return nil, err
+	}
+	for _, g := range list.Groups {
+		if all, ok := g["users"].([]any); ok && len(all) > 1 {
+			g["users"] = all[:1]
+		}
+	}
+	data, err := json.Marshal(list)
+	answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
+	answer.Header.Del("Content-Length")
+	return answer, err
+}
+
+// Groups of which Slack's list holds all members, also those without any, are not asked for one by one. And where Slack
+// does not tell the members of one, that costs only those of its members who are not known.
+func TestLookAtGroups(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{slack: func(o *Options) { o.Client = &http.Client{Transport: cutGroups{new(http.Transport)}} }})
+	for i := range 40 {
+		h.w.AddGroup(sim.Group{ID: fmt.Sprintf("S0EMPTY%d", i), Handle: fmt.Sprintf("empty-%d", i)})
+	}
+	h.w.AddGroup(sim.Group{ID: "S0ALL", Handle: "all", Members: []string{ana, mia}})
+	asked := func() (n int) {
+		for _, e := range h.w.Log() {
+			if e.Method == "usergroups.users.list" && (e.What == sim.Called || e.What == sim.Refused) {
+				n++
+			}
+		}
+		return n
+	}
+	look := func(id string) string {
+		t.Helper()
+		seen, err := h.slack.Look(t.Context(), chat.Message{From: chat.Person{ID: id}, Channel: chat.Channel{ID: front}}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(seen.Message.From.Groups, " ")
+	}
+	lift := h.w.Fail(sim.Fault{Method: "usergroups.users.list", Do: sim.ServerError, Times: -1})
+	if a, m, g := look(ana), look(mia), look(gus); a != "S0ALL S0FIN" || m != "" || g != "" {
+		t.Errorf("without the members: %q, %q, %q", a, m, g)
+	}
+	lift()
+	before := asked()
+	h.clock.forward(unknown)
+	if a, m := look(ana), look(mia); a != "S0ALL S0FIN" || m != "S0ALL" {
+		t.Errorf("with the members: %q, %q", a, m)
+	}
+	if n := asked() - before; n != 1 {
+		t.Errorf("the members of groups were asked for %d times", n)
+	}
+	h.w.Fail(sim.Fault{Method: "usergroups.users.list", Do: sim.Limited, Retry: 30})
+	h.clock.forward(known)
+	if m := look(mia); m != "S0ALL" {
+		t.Errorf("who was known to be in a group is in %q", m)
+	}
+}
+
+// A message that calls hundreds of people must not hold up the look-ups of all others.
+func TestLookAtManyNames(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	var words strings.Builder
+	for i := range 400 {
+		fmt.Fprintf(&words, "<@U0X%d> ", i)
+		h.w.AddPerson(sim.Person{ID: fmt.Sprintf("U0X%d", i), Name: fmt.Sprintf("Number %d", i)})
+	}
+	m := chat.Message{From: chat.Person{ID: ana}, Channel: chat.Channel{ID: front}, Text: words.String()}
+	seen, err := h.slack.Look(t.Context(), m, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, e := range h.w.Log() {
+		if e.Method == "users.info" && e.What == sim.Called {
+			n++
+		}
+	}
+	if n != namesMost+1 {
+		t.Errorf("users.info was called %d times", n)
+	}
+	if got := seen.Message.Text; !strings.HasPrefix(got, "@Number 0 @Number 1 ") || !strings.HasSuffix(got, " @U0X398 @U0X399 ") {
+		t.Errorf("text %.60q … %q", got, got[len(got)-40:])
 	}
 }
 

@@ -45,7 +45,7 @@ func TestPlain(t *testing.T) {
 		"a < b > c":                                                  "a < b > c",
 		"<@U0ANA> " + "&lt;!channel&gt;":                             "@Ana <!channel>",
 	} {
-		if got := s.plain(t.Context(), in, false); got != want {
+		if got := s.plain(t.Context(), in, nil); got != want {
 			t.Errorf("%q\n got %q\nwant %q", in, got, want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestWords(t *testing.T) {
 		if err := json.Unmarshal([]byte(c.in), &u); err != nil {
 			t.Fatal(name, err)
 		}
-		if d := cmp.Diff(c.want, s.plain(t.Context(), u.words(), false)); d != "" {
+		if d := cmp.Diff(c.want, s.plain(t.Context(), u.words(), nil)); d != "" {
 			t.Errorf("%s:\n%s", name, d)
 		}
 	}
@@ -96,7 +96,7 @@ func TestWordsAreExact(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.plain(context.Background(), (&utterance{Blocks: blocks}).words(), false); got != text {
+		if got := s.plain(context.Background(), (&utterance{Blocks: blocks}).words(), nil); got != text {
 			t.Fatalf("got %q, want %q", got, text)
 		}
 		if (&utterance{Blocks: blocks}).mentions("U0ANA") {
@@ -117,13 +117,13 @@ func TestMentionsInText(t *testing.T) {
 	}
 }
 
-func TestByTime(t *testing.T) {
+func TestCompareTS(t *testing.T) {
 	t.Parallel()
 	ordered := []string{"9.000001", "1700000000.000100", "1700000000.000200", "1700000001.000000", "17000000000.000000"}
 	for i, a := range ordered {
 		for j, b := range ordered {
-			if got := byTime(a, b); (got < 0) != (i < j) || (got == 0) != (i == j) {
-				t.Errorf("byTime(%s, %s) = %d", a, b, got)
+			if got := compareTS(a, b); (got < 0) != (i < j) || (got == 0) != (i == j) {
+				t.Errorf("compareTS(%s, %s) = %d", a, b, got)
 			}
 		}
 	}

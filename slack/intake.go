@@ -1,8 +1,11 @@
 package slack
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"hash/maphash"
 	"maps"
 	"runtime/debug"
@@ -15,7 +18,9 @@ const (
 	lanes     = 16               // channels that are stored beside each other
 	laneDepth = 1024             // deliveries that may wait in a lane; what finds it full comes again from Slack
 	storeTime = 30 * time.Second // longest that storing one delivery may take; Slack has sent it again by then
-	taskers   = 8
+	commands  = 64               // commands that are dealt with beside each other: each waits for a call of Slack
+	taskers   = 8                // hands for what is left to do
+	hasty     = 4                // hands beside them, only for what cannot wait
 	taskDepth = 512
 	taskTime  = time.Minute
 	oddKinds  = 200 // kinds of odd things that are told apart
@@ -32,25 +37,31 @@ const (
 type delivery struct {
 	kind    string
 	payload []byte
-	// ack is called once it is stored, and not at all if it is not: then Slack sends it again. A retried delivery is one
-	// like any other, for the first one may not have been stored.
-	ack func(reply json.RawMessage)
+	// answer is called once, of every delivery that was taken: when it is stored, with what the acknowledgement carries; or
+	// with an error when it is not, and then there is to be no acknowledgement, so that Slack sends it again. A retried
+	// delivery is one like any other, for the first one may not have been stored.
+	answer func(reply json.RawMessage, err error)
 }
 
 // chore is work that waits until the delivery it came from is acknowledged.
 type chore struct {
-	name string
-	do   func(context.Context)
+	name   string
+	do     func(context.Context)
+	urgent bool // it opens a form: the trigger that lets it do so is good for 3 s
 }
 
 // intake stores what comes in and then acknowledges it, and does nothing else before the acknowledgement. Deliveries of
-// one channel go through one lane and keep their order. A slow store delays acknowledgements, never the reading.
+// one channel go through one lane and keep their order. A slow store delays acknowledgements, never the reading. Commands
+// go beside the lanes, since they have to be posted before they are acknowledged.
 type intake struct {
-	seed  maphash.Seed
-	lanes []chan delivery
-	tasks chan chore
-	quiet time.Duration // longest silence of a socket
-	agent atomic.Bool   // an event has shown that the app has the agent view
+	seed     maphash.Seed
+	lanes    []chan delivery
+	store    func(delivery)
+	commands chan struct{} // holds one for each command that is dealt with
+	tasks    chan chore
+	urgent   chan chore
+	quiet    time.Duration // longest silence of a socket
+	agent    atomic.Bool   // an event has shown that the app has the agent view
 
 	ctx     context.Context //nolint:containedctx // the life of what Start began, ended by Stop
 	cancel  context.CancelFunc
@@ -78,7 +89,9 @@ func (in *intake) open(s *Slack) {
 	defer in.mu.Unlock()
 	in.ctx, in.cancel = context.WithCancel(context.Background())
 	in.closed = false
-	in.tasks = make(chan chore, taskDepth)
+	in.store = s.store
+	in.commands = make(chan struct{}, commands)
+	in.tasks, in.urgent = make(chan chore, taskDepth), make(chan chore, taskDepth)
 	for range lanes {
 		lane := make(chan delivery, laneDepth)
 		in.lanes = append(in.lanes, lane)
@@ -89,11 +102,10 @@ func (in *intake) open(s *Slack) {
 		})
 	}
 	for range taskers {
-		in.working.Go(func() {
-			for t := range in.tasks {
-				s.work(t)
-			}
-		})
+		in.working.Go(func() { s.hand(in.tasks, in.urgent) })
+	}
+	for range hasty {
+		in.working.Go(func() { s.hand(nil, in.urgent) })
 	}
 }
 
@@ -104,29 +116,67 @@ func (in *intake) keep(s *Slack) {
 	in.sockets.Go(func() { (&keeper{s: s}).run(ctx) })
 }
 
-// take puts a delivery into its lane, without waiting. It is false where the lane is full or the bot is stopping.
+// take puts a delivery into its lane, without waiting. It is false where there is no room or the bot is stopping.
 func (in *intake) take(d delivery) bool {
+	number := maphash.String(in.seed, orderOf(d.payload)) % lanes // a payload may be large: it is read before the lock
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.closed {
 		return false
 	}
-	lane := in.lanes[maphash.String(in.seed, channelOf(d.payload))%lanes]
 	in.pending.Add(1)
-	select {
-	case lane <- d:
-		return true
-	default:
-		in.pending.Done()
-		return false
+	if d.kind == kindSlash {
+		select {
+		case in.commands <- struct{}{}:
+			in.storing.Go(func() { // the lanes are at work, so nobody waits for storing yet
+				defer func() { <-in.commands }()
+				in.store(d)
+			})
+			return true
+		default:
+		}
+	} else {
+		select {
+		case in.lanes[number] <- d:
+			return true
+		default:
+		}
 	}
+	in.pending.Done()
+	return false
+}
+
+// orderOf names what a payload keeps its order with: with all that happens in its channel; and where it has none, as a form
+// has, with what the same person does.
+func orderOf(payload []byte) string {
+	var p struct {
+		Event struct {
+			Channel json.RawMessage `json:"channel"`
+			User    json.RawMessage `json:"user"`
+		} `json:"event"`
+		Channel struct {
+			ID string `json:"id"`
+		} `json:"channel"`
+		User struct {
+			ID string `json:"id"`
+		} `json:"user"`
+	}
+	if json.Unmarshal(payload, &p) != nil {
+		return ""
+	}
+	channel, user := bytes.Trim(p.Event.Channel, `"`), bytes.Trim(p.Event.User, `"`)
+	return cmp.Or(string(channel), p.Channel.ID, string(user), p.User.ID)
 }
 
 // later hands a task to whoever is free. What is left out when there is too much of it is shown, not said: nothing that
 // was accepted is lost.
 func (in *intake) later(t chore) bool {
+	to := in.tasks
+	if t.urgent {
+		to = in.urgent
+	}
 	select {
-	case in.tasks <- t:
+	case to <- t:
 		return true
 	default:
 		return false
@@ -156,6 +206,7 @@ func (in *intake) close(ctx context.Context) error {
 	}
 	in.sockets.Wait()
 	close(in.tasks)
+	close(in.urgent)
 	in.working.Wait()
 	return context.Cause(ctx)
 }
@@ -163,15 +214,21 @@ func (in *intake) close(ctx context.Context) error {
 // store has a delivery stored and acknowledged. A fault in dealing with one delivery must not cost the others.
 func (s *Slack) store(d delivery) {
 	defer s.intake.pending.Done()
+	answered := false
+	defer func() {
+		if !answered {
+			d.answer(nil, errors.New("store a delivery: it broke off"))
+		}
+	}()
 	defer s.recovered("store a delivery")
 	ctx, cancel := context.WithTimeout(s.intake.ctx, storeTime)
 	defer cancel()
 	r, err := s.deal(ctx, d.kind, d.payload)
 	if err != nil {
 		s.o.Log.Error().Err(err).Str("kind", d.kind).Msg("a delivery of Slack is not stored and not acknowledged, so it will come again")
-		return
 	}
-	d.ack(r.reply)
+	answered = true
+	d.answer(r.reply, err)
 	s.afterwards(r)
 }
 
@@ -198,6 +255,26 @@ func (s *Slack) deal(ctx context.Context, kind string, payload []byte) (result, 
 	return result{}, nil
 }
 
+// hand does what there is to do, until there will be nothing more.
+func (s *Slack) hand(tasks, urgent <-chan chore) {
+	for tasks != nil || urgent != nil {
+		select {
+		case t, more := <-urgent:
+			if !more {
+				urgent = nil
+				continue
+			}
+			s.work(t)
+		case t, more := <-tasks:
+			if !more {
+				tasks = nil
+				continue
+			}
+			s.work(t)
+		}
+	}
+}
+
 func (s *Slack) work(t chore) {
 	defer s.recovered(t.name)
 	ctx, cancel := context.WithTimeout(s.intake.ctx, taskTime)
@@ -216,7 +293,7 @@ func (s *Slack) recovered(what string) {
 // people.
 func (s *Slack) odd(kind string) {
 	in := &s.intake
-	kind = limit(kind, 100)
+	kind = short(kind, 100)
 	in.mu.Lock()
 	n := in.odd[kind]
 	if n > 0 || len(in.odd) < oddKinds {

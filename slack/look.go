@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +27,8 @@ const (
 	pastPages = 10
 	pastPage  = 200 // Slack: https://docs.slack.dev/reference/methods/conversations.replies
 	pastTime  = 15 * time.Second
+
+	groupTime = 10 * time.Second // for the members of the groups that the list does not give whole
 )
 
 // somebody is what is known of a user.
@@ -36,7 +37,7 @@ type somebody struct {
 	Kind chat.Kind
 }
 
-// room tells of a channel.
+// channelFacts tells of a channel.
 type channelFacts struct {
 	Name       string
 	Visibility chat.Visibility
@@ -53,26 +54,29 @@ type knowledge struct {
 	users    cache[somebody]
 	channels cache[channelFacts]
 	groups   cache[groups]
-	old      cache[groups] // the last groups that Slack told, for when it does not answer
-	clicks   cache[bool]   // choices that were just made
-	once     sync.Map      // warnings that were given
+	members  cache[[]string]        // group -> users, of groups that the list of groups does not give whole
+	old      cache[groups]          // the last groups that Slack told, for when it does not answer
+	clicks   cache[bool]            // choices that were just made
+	commands cache[json.RawMessage] // how commands that were just given were answered, by their triggers
+	once     sync.Map               // warnings that were given
 }
 
 func (k *knowledge) begin(now func() time.Time) {
-	k.users.now, k.channels.now, k.groups.now, k.old.now, k.clicks.now = now, now, now, now, now
+	k.users.now, k.channels.now, k.groups.now, k.members.now, k.old.now = now, now, now, now, now
+	k.clicks.now, k.commands.now = now, now
 }
 
 // Look completes a message: who said it and who reads along, names for ids, what its files say; with past, also what was
 // said in the thread before. An error means that Slack could not be asked just now, so that it is worth to try again:
-// what a person may do must not depend on that.
+// what a person may do must not depend on that. Where Slack's limits are in the way, Look waits for as long as ctx lasts.
 func (s *Slack) Look(ctx context.Context, m chat.Message, past bool) (turn.Seen, error) {
-	from, err := s.person(ctx, m.From.ID)
+	from, err := s.person(ctx, m.From.ID, true)
 	if err != nil {
 		return turn.Seen{}, fmt.Errorf("find out who %s is: %w", m.From.ID, err)
 	}
 	m.From = from
 	m.Channel.Visibility = s.visible(ctx, m.Channel)
-	m.Text = s.plain(ctx, m.Text, true)
+	m.Text = s.named(ctx, m.Text)
 	m.Files = s.readFiles(ctx, m.Files)
 	seen := turn.Seen{Message: m}
 	if past {
@@ -81,13 +85,23 @@ func (s *Slack) Look(ctx context.Context, m chat.Message, past bool) (turn.Seen,
 	return seen, nil
 }
 
+// learn makes a look-up. Who is patient waits for Slack's limits as long as ctx lasts: a limit is no fault of Slack's, and
+// trying again later would only find it again.
+func (s *Slack) learn(ctx context.Context, method string, patient bool, do func(context.Context) error) error {
+	err := s.call(ctx, looking, method, "", do)
+	if patient && errors.Is(err, errBusy) {
+		err = s.call(ctx, saying, method, "", do)
+	}
+	return err
+}
+
 // person finds out who somebody is and what groups they are in.
-func (s *Slack) person(ctx context.Context, id string) (chat.Person, error) {
-	u, err := s.user(ctx, id)
+func (s *Slack) person(ctx context.Context, id string, patient bool) (chat.Person, error) {
+	u, err := s.user(ctx, id, patient)
 	if err != nil {
 		return chat.Person{}, err
 	}
-	g, err := s.membership(ctx)
+	g, err := s.membership(ctx, patient)
 	if err != nil {
 		return chat.Person{}, err
 	}
@@ -95,10 +109,10 @@ func (s *Slack) person(ctx context.Context, id string) (chat.Person, error) {
 }
 
 // user asks who somebody is. Slack: https://docs.slack.dev/reference/methods/users.info
-func (s *Slack) user(ctx context.Context, id string) (somebody, error) {
+func (s *Slack) user(ctx context.Context, id string, patient bool) (somebody, error) {
 	return s.know.users.get(ctx, id, func(ctx context.Context) (somebody, time.Duration, error) {
 		var u *slackgo.User
-		err := s.call(ctx, looking, "users.info", "", func(ctx context.Context) (err error) {
+		err := s.learn(ctx, "users.info", patient, func(ctx context.Context) (err error) {
 			u, err = s.api.GetUserInfoContext(ctx, id)
 			return err
 		})
@@ -144,14 +158,14 @@ func tidyName(name string) string {
 		}
 		return r
 	}, name)
-	return limit(inOneLine(name), nameMost)
+	return oneLine(name, nameMost)
 }
 
 // membership asks who is in which group. Without the scope for it nobody is in any.
 // Slack: https://docs.slack.dev/reference/methods/usergroups.list
-func (s *Slack) membership(ctx context.Context) (groups, error) {
+func (s *Slack) membership(ctx context.Context, patient bool) (groups, error) {
 	return s.know.groups.get(ctx, "", func(ctx context.Context) (groups, time.Duration, error) {
-		g, err := s.askGroups(ctx)
+		g, whole, err := s.askGroups(ctx, patient)
 		if code := refusal(err); code != "" {
 			s.warnOnce("usergroups "+code, "Slack does not say who is in which user group, so nobody counts as being in one")
 			return groups{}, known, nil
@@ -163,45 +177,81 @@ func (s *Slack) membership(ctx context.Context) (groups, error) {
 			return groups{}, 0, err
 		}
 		s.know.old.put("", g, stale)
+		if !whole {
+			return g, unknown, nil
+		}
 		return g, known, nil
 	})
 }
 
-func (s *Slack) askGroups(ctx context.Context) (groups, error) {
+// askGroups asks for the groups and who is in them. A group of which Slack does not tell the members just now costs nobody
+// but those members: it stands with those that are known, and it is not whole then.
+func (s *Slack) askGroups(ctx context.Context, patient bool) (g groups, whole bool, err error) {
 	var list []slackgo.UserGroup
-	err := s.call(ctx, looking, "usergroups.list", "", func(ctx context.Context) (err error) {
-		list, err = s.api.GetUserGroupsContext(ctx, slackgo.GetUserGroupsOptionIncludeUsers(true))
+	err = s.learn(ctx, "usergroups.list", patient, func(ctx context.Context) (err error) {
+		list, err = s.api.GetUserGroupsContext(ctx, slackgo.GetUserGroupsOptionIncludeUsers(true), slackgo.GetUserGroupsOptionIncludeCount(true))
 		return err
 	})
 	if err != nil {
-		return groups{}, err
+		return groups{}, false, err
 	}
-	g := groups{of: map[string][]string{}, names: map[string]string{}}
+	soon, cancel := context.WithTimeout(ctx, groupTime)
+	defer cancel()
+	whole = true
+	g = groups{of: map[string][]string{}, names: map[string]string{}}
 	for _, one := range list {
 		g.names[one.ID] = tidyName(one.Handle)
 		users := one.Users
-		if len(users) < one.UserCount || len(users) == 0 { // the list leaves members of large groups out
-			err := s.call(ctx, looking, "usergroups.users.list", "", func(ctx context.Context) (err error) {
-				users, err = s.api.GetUserGroupMembersContext(ctx, one.ID)
-				return err
-			})
-			if err != nil {
-				return groups{}, err
+		if len(users) < one.UserCount { // the list leaves members of large groups out
+			all, err := s.membersOf(soon, one.ID)
+			switch {
+			case err == nil:
+				users = all
+			case ctx.Err() != nil:
+				return groups{}, false, context.Cause(ctx)
+			default:
+				whole = whole && refusal(err) != ""
+				users = append(s.lastKnown(one.ID), users...)
+				s.o.Log.Warn().Err(err).Str("group", one.ID).Msg("Slack does not tell all members of a user group, so some of them do not count as being in it")
 			}
 		}
 		for _, u := range users {
-			g.of[u] = append(g.of[u], one.ID)
+			if !slices.Contains(g.of[u], one.ID) {
+				g.of[u] = append(g.of[u], one.ID)
+			}
 		}
 	}
 	for u := range g.of {
 		slices.Sort(g.of[u])
 	}
-	return g, nil
+	return g, whole, nil
+}
+
+// membersOf asks who is in a group. Slack: https://docs.slack.dev/reference/methods/usergroups.users.list
+func (s *Slack) membersOf(ctx context.Context, group string) ([]string, error) {
+	return s.know.members.get(ctx, group, func(ctx context.Context) (users []string, keep time.Duration, err error) {
+		err = s.call(ctx, looking, "usergroups.users.list", "", func(ctx context.Context) (err error) {
+			users, err = s.api.GetUserGroupMembersContext(ctx, group)
+			return err
+		})
+		return users, known, err
+	})
+}
+
+// lastKnown gives who was in a group when Slack last told.
+func (s *Slack) lastKnown(group string) (users []string) {
+	old, _ := s.know.old.peek("")
+	for u, in := range old.of {
+		if slices.Contains(in, group) {
+			users = append(users, u)
+		}
+	}
+	return users
 }
 
 // visible finds out who can read a channel. Where Slack does not say, it is treated as shared with strangers.
 func (s *Slack) visible(ctx context.Context, c chat.Channel) chat.Visibility {
-	facts, err := s.channel(ctx, c.ID)
+	facts, err := s.channel(ctx, c.ID, true)
 	if err != nil {
 		s.o.Log.Warn().Err(err).Str("channel", c.ID).Msg("Slack does not say who reads a channel, so it counts as shared")
 		if c.Visibility == chat.DM {
@@ -213,10 +263,10 @@ func (s *Slack) visible(ctx context.Context, c chat.Channel) chat.Visibility {
 }
 
 // channel asks about a channel. Slack: https://docs.slack.dev/reference/methods/conversations.info
-func (s *Slack) channel(ctx context.Context, id string) (channelFacts, error) {
+func (s *Slack) channel(ctx context.Context, id string, patient bool) (channelFacts, error) {
 	return s.know.channels.get(ctx, id, func(ctx context.Context) (channelFacts, time.Duration, error) {
 		var c *slackgo.Channel
-		err := s.call(ctx, looking, "conversations.info", "", func(ctx context.Context) (err error) {
+		err := s.learn(ctx, "conversations.info", patient, func(ctx context.Context) (err error) {
 			c, err = s.api.GetConversationInfoContext(ctx, &slackgo.GetConversationInfoInput{ChannelID: id})
 			return err
 		})
@@ -245,111 +295,6 @@ func (s *Slack) channel(ctx context.Context, id string) (channelFacts, error) {
 	})
 }
 
-// token is one <…> of Slack's notation.
-var token = regexp.MustCompile(`<([@#!][^<>\s][^<>]*|(?:https?|mailto|tel|slack):[^<>]*)>`)
-
-// plain turns Slack's notation into what people read: names for ids, links with their addresses, and the characters that
-// were escaped. Where it must not ask Slack, it uses the names that it has.
-func (s *Slack) plain(ctx context.Context, text string, ask bool) string {
-	var b strings.Builder
-	at := 0
-	for _, m := range token.FindAllStringSubmatchIndex(text, -1) {
-		b.WriteString(unescaper.Replace(text[at:m[0]]))
-		b.WriteString(s.name(ctx, text[m[2]:m[3]], ask))
-		at = m[1]
-	}
-	b.WriteString(unescaper.Replace(text[at:]))
-	return b.String()
-}
-
-// name gives what stands for a token.
-func (s *Slack) name(ctx context.Context, token string, ask bool) string {
-	what, shown, _ := strings.Cut(token, "|")
-	shown = unescaper.Replace(shown)
-	switch {
-	case strings.HasPrefix(what, "@"):
-		return "@" + s.userName(ctx, what[1:], shown, ask)
-	case strings.HasPrefix(what, "#"):
-		if shown == "" {
-			shown = s.channelName(ctx, what[1:], ask)
-		}
-		return "#" + shown
-	case strings.HasPrefix(what, "!subteam^"):
-		if shown == "" {
-			shown = s.groupName(ctx, what[len("!subteam^"):], ask)
-		}
-		return "@" + strings.TrimPrefix(shown, "@")
-	case strings.HasPrefix(what, "!date^"):
-		return shown
-	case strings.HasPrefix(what, "!"):
-		if shown != "" {
-			return shown
-		}
-		word, _, _ := strings.Cut(what[1:], "^")
-		return "@" + word
-	}
-	address := unescaper.Replace(what)
-	bare := strings.TrimPrefix(strings.TrimPrefix(address, "mailto:"), "tel:")
-	if shown == "" || shown == address || shown == bare {
-		return bare
-	}
-	return shown + " (" + bare + ")"
-}
-
-func (s *Slack) userName(ctx context.Context, id, shown string, ask bool) string {
-	if id == s.me.User {
-		return s.me.Name
-	}
-	u, ok := s.know.users.peek(id)
-	if !ok && ask && idForm.MatchString(id) {
-		u, _ = s.user(ctx, id) // where Slack does not answer the id must do
-	}
-	switch {
-	case u.Name != "":
-		return u.Name
-	case shown != "":
-		return shown
-	}
-	return id
-}
-
-func (s *Slack) channelName(ctx context.Context, id string, ask bool) string {
-	c, ok := s.know.channels.peek(id)
-	if !ok && ask && idForm.MatchString(id) {
-		c, _ = s.channel(ctx, id)
-	}
-	if c.Name != "" {
-		return c.Name
-	}
-	return id
-}
-
-func (s *Slack) groupName(ctx context.Context, id string, ask bool) string {
-	g, ok := s.know.groups.peek("")
-	if !ok && ask {
-		g, _ = s.membership(ctx)
-	}
-	if g.names[id] != "" {
-		return g.names[id]
-	}
-	return id
-}
-
-// speaker gives the name of whoever said something.
-func (s *Slack) speaker(ctx context.Context, m *utterance, ask bool) string {
-	switch {
-	case s.own(m):
-		return s.me.Name
-	case m.BotProfile != nil && tidyName(m.BotProfile.Name) != "":
-		return tidyName(m.BotProfile.Name)
-	case tidyName(m.Username) != "":
-		return tidyName(m.Username)
-	case m.User != "":
-		return s.userName(ctx, m.User, "", ask)
-	}
-	return m.BotID
-}
-
 // past fetches what was said in the thread before a message: its first message and the newest. It does without what Slack
 // does not give.
 func (s *Slack) past(ctx context.Context, m chat.Message) (past []chat.Said, left int) {
@@ -367,27 +312,28 @@ func (s *Slack) past(ctx context.Context, m chat.Message) (past []chat.Said, lef
 			return true // joins and the like
 		}
 		// Of the bot's own posts only its replies count; status lines and half-written drafts are no answers.
-		return u.TS == "" || !older(u.TS, m.ID) || s.own(&u) && (u.Metadata == nil || u.Metadata.EventType != metadataType)
+		return u.TS == "" || compareTS(u.TS, m.ID) >= 0 || s.own(&u) && (u.Metadata == nil || u.Metadata.EventType != metadataType)
 	})
-	slices.SortFunc(all, func(a, b utterance) int { return byTime(a.TS, b.TS) })
+	slices.SortFunc(all, func(a, b utterance) int { return compareTS(a.TS, b.TS) })
 	all = slices.CompactFunc(all, func(a, b utterance) bool { return a.TS == b.TS })
 	if most := pastMost + 1; len(all) > most {
 		left = len(all) - most
 		all = append(all[:1:1], all[len(all)-pastMost:]...)
 	}
+	ask := &quota{namesPast}
 	for i := range all {
 		u := &all[i]
-		text := s.whole(ctx, u, true)
+		text := s.whole(ctx, u, ask)
 		if text == "" {
 			continue
 		}
-		past = append(past, chat.Said{ID: u.TS, By: s.speaker(ctx, u, true), Bot: s.own(u), Text: text, At: when(u.TS)})
+		past = append(past, chat.Said{ID: u.TS, By: s.speaker(ctx, u, ask), Bot: s.own(u), Text: text, At: when(u.TS)})
 	}
 	return past, left
 }
 
 // whole gives what a message says beside the bot, and what came with it.
-func (s *Slack) whole(ctx context.Context, u *utterance, ask bool) string {
+func (s *Slack) whole(ctx context.Context, u *utterance, ask *quota) string {
 	parts := []string{s.plain(ctx, u.words(), ask)}
 	for _, f := range u.Files {
 		parts = append(parts, "[file: "+tidyName(f.Name)+"]")
@@ -449,35 +395,6 @@ func utteranceOf(m *slackgo.Message) (u utterance, err error) {
 		err = json.Unmarshal(raw, &u)
 	}
 	return u, err
-}
-
-// older says whether a message stands before another one.
-func older(ts, than string) bool { return byTime(ts, than) < 0 }
-
-// byTime compares two ts of one channel. They are strings of digits: as numbers they would lose their last ones.
-func byTime(a, b string) int {
-	secA, fracA, _ := strings.Cut(a, ".")
-	secB, fracB, _ := strings.Cut(b, ".")
-	if len(secA) != len(secB) {
-		return len(secA) - len(secB)
-	}
-	if c := strings.Compare(secA, secB); c != 0 {
-		return c
-	}
-	return strings.Compare(fracA, fracB)
-}
-
-// refusal gives Slack's word for a call that it refuses and will go on to refuse, "" for anything else.
-func refusal(err error) string {
-	refused, ok := errors.AsType[slackgo.SlackErrorResponse](err)
-	if !ok {
-		return ""
-	}
-	switch refused.Err {
-	case "ratelimited", "rate_limited", "internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org":
-		return "" // these pass
-	}
-	return refused.Err
 }
 
 // warnOnce says something that an admin should know, and not again.

@@ -16,8 +16,9 @@ const (
 )
 
 // showTrace opens a form at once, since the click that asks for it is good for 3 s only, and then shows in it how the answer
-// came about. Slack: https://docs.slack.dev/reference/methods/views.open
-func (s *Slack) showTrace(ctx context.Context, triggerID, turn string, by chat.Person) {
+// came about. Where the form does not open, whoever clicked is told so at the place of the click.
+// Slack: https://docs.slack.dev/reference/methods/views.open
+func (s *Slack) showTrace(ctx context.Context, triggerID, turn string, by chat.Person, at spot) {
 	var opened *slackgo.ViewResponse
 	err := s.call(ctx, saying, "views.open", "", func(ctx context.Context) (err error) {
 		opened, err = s.api.OpenViewContext(ctx, triggerID, traceView(note("One moment…")))
@@ -25,6 +26,7 @@ func (s *Slack) showTrace(ctx context.Context, triggerID, turn string, by chat.P
 	})
 	if err != nil {
 		s.o.Log.Debug().Err(err).Str("turn", turn).Msg("open a form for a trace")
+		s.whisper(ctx, at.channel, at.root, by.ID, "The window did not open: Slack gives it only a moment after the click. Please click again.")
 		return
 	}
 	blocks := s.trace(ctx, turn, by)

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"switchboard/chat"
 	"switchboard/slack/sim"
 	"switchboard/turn"
@@ -78,7 +81,7 @@ func TestAQuestionCarriesItsChoices(t *testing.T) {
 	}
 	st.s.picked(t.Context(), click{Channel: "C0FRONT", TS: got.TS, Thread: got.Thread, Card: p.Turn, Value: "bookings", Label: "bookings", Person: "U0ANA"})
 	after := st.bots(p.To)[0]
-	if k := kinds(t, after); strings.Contains(k, "actions") || !strings.HasSuffix(k, " context") || !strings.Contains(after.Visible(), "<@U0ANA> chose *bookings*") || after.Metadata == nil {
+	if k := kinds(t, after); strings.Contains(k, "actions") || !strings.HasSuffix(k, " context") || !strings.Contains(after.Visible(), "<@U0ANA> clicked *bookings*") || after.Metadata == nil {
 		t.Errorf("after the choice: %s, %q", k, after.Visible())
 	}
 }
@@ -140,11 +143,57 @@ func TestWhatSlackCallsTooLongIsSaidInPieces(t *testing.T) {
 	if squeeze(all) != squeeze(p.Reply.Text) {
 		t.Errorf("%d characters of %d arrive, in %d messages", len(squeeze(all)), len(squeeze(p.Reply.Text)), len(st.bots(p.To)))
 	}
-	p.Again = true
-	before := len(st.bots(p.To))
+	p.Again, p.Resumed = true, true
+	before := st.bots(p.To)
 	st.post(t, p)
-	if n := len(st.bots(p.To)); n > before {
-		t.Errorf("%d messages after a second try, %d before", n, before)
+	if diff := cmp.Diff(before, st.bots(p.To), cmpopts.IgnoreUnexported(sim.Message{})); diff != "" {
+		t.Errorf("a second try changes what stands whole:\n%s", diff)
+	}
+}
+
+func TestD3_PiecesThatAreMissingAreSaid(t *testing.T) {
+	t.Parallel()
+	for _, how := range []sim.Trouble{sim.CutFirst, sim.LostReply} {
+		st := newStage(t)
+		p := reply(st.asked(t, "tell me"), strings.Repeat(strings.Repeat("Some words of an answer. ", 16)+"\n\n", 18))
+		st.w.Fail(sim.Fault{Method: "chat.postMessage", Do: sim.Refuse, Error: "msg_too_long"})
+		st.w.Fail(sim.Fault{Method: "chat.postMessage", Do: how, After: 1})
+		if err := st.s.Post(t.Context(), p); err == nil {
+			t.Fatal("the loss is not told")
+		}
+		p.Again = true
+		st.w.Fail(sim.Fault{Method: "chat.update", Do: sim.Refuse, Error: "msg_too_long"})
+		st.post(t, p)
+		all, got := "", st.bots(p.To)
+		for _, m := range got {
+			all += " " + markdown(t, m)
+		}
+		if squeeze(all) != squeeze(p.Reply.Text) || len(got) != 2 {
+			t.Errorf("%s: %d characters of %d stand there, in %d messages", how, len(squeeze(all)), len(squeeze(p.Reply.Text)), len(got))
+		}
+		if k := kinds(t, got[0]); strings.Contains(k, "actions") {
+			t.Errorf("%s: there are buttons in the middle of the reply: %s", how, k)
+		}
+	}
+}
+
+func TestADraftThatIsReplacedIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	m := st.asked(t, "tell me")
+	st.show(t, m, turn.Progress{Began: true})
+	st.show(t, m, turn.Progress{Text: "Some words. "})
+	st.await(t, "text", 0, says("Some words."))
+	p := reply(m, strings.Repeat(strings.Repeat("Some words of an answer. ", 16)+"\n\n", 18))
+	st.w.Fail(sim.Fault{Method: "chat.update", Do: sim.Refuse, Error: "invalid_blocks", Times: int(bare)}) // as text it is too long for an edit
+	st.w.Fail(sim.Fault{Method: "chat.postMessage", Do: sim.Refuse, Error: "msg_too_long"})
+	st.post(t, p)
+	all := ""
+	for _, m := range st.bots(m) {
+		all += " " + markdown(t, m)
+	}
+	if squeeze(all) != squeeze(p.Reply.Text) {
+		t.Errorf("%d characters of %d stand there: %s", len(squeeze(all)), len(squeeze(p.Reply.Text)), visible(st.bots(m)))
 	}
 }
 
@@ -179,7 +228,7 @@ func TestD3_WhereSlackCannotBeAskedARepetitionSaysSo(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]sim.Fault{
 		"no scope": {Method: "conversations.replies", Do: sim.Refuse, Error: "missing_scope"},
-		"limited":  {Method: "conversations.replies", Do: sim.Limited, Retry: 60},
+		"no room":  {Method: "conversations.replies", Do: sim.Refuse, Error: "channel_not_found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -282,7 +331,7 @@ func TestWhereNobodyCanBeToldTheReplyIsUndeliverable(t *testing.T) {
 	if err := st.s.Post(t.Context(), p); !errors.Is(err, turn.ErrUndeliverable) || code(err) == "" {
 		t.Errorf("%v", err)
 	}
-	st.w.Fail(sim.Fault{Method: "conversations.open", Do: sim.ServerError, Times: 1})
+	st.w.Fail(sim.Fault{Method: "conversations.open", Do: sim.ServerError, Times: lookTries})
 	if err := st.s.Post(t.Context(), p); err == nil || errors.Is(err, turn.ErrUndeliverable) {
 		t.Errorf("a server's error is no end: %v", err)
 	}
@@ -290,22 +339,27 @@ func TestWhereNobodyCanBeToldTheReplyIsUndeliverable(t *testing.T) {
 
 func TestPartsThatWereCutInAnotherWayBecomeTheReply(t *testing.T) {
 	t.Parallel()
+	whole := func(of, part int, ts string) piece { return piece{of: of, part: part, ts: ts} }
 	for name, c := range map[string]struct {
-		found   past
+		found   []piece
 		count   int
 		targets []shown
 		want    string // what is there, and what becomes the rest
 	}{
-		"nothing":               {past{}, 2, []shown{{ts: "5.0"}}, "[] 5.0"},
-		"one of two":            {past{parts: map[int]string{0: "5.0"}, of: 2}, 2, []shown{{ts: "5.0"}, {ts: "6.0"}}, "[0] 6.0"},
-		"complete, cut anew":    {past{parts: map[int]string{0: "5.0", 1: "6.0"}, of: 2}, 3, nil, "[0 1 2] "},
-		"incomplete, cut anew":  {past{parts: map[int]string{0: "9.0", 1: "10.0"}, of: 3}, 2, []shown{{ts: "11.0"}}, "[] 9.0 10.0 11.0"},
-		"all, and a left draft": {past{parts: map[int]string{0: "5.0"}, of: 1}, 1, []shown{{ts: "6.0"}}, "[0] 6.0"},
+		"nothing":               {nil, 2, []shown{{ts: "5.0"}}, "[] 5.0"},
+		"one of two":            {[]piece{whole(2, 0, "5.0")}, 2, []shown{{ts: "5.0"}, {ts: "6.0"}}, "[0] 6.0"},
+		"complete, cut anew":    {[]piece{whole(2, 0, "5.0"), whole(2, 1, "6.0")}, 3, nil, "[0 1 2] "},
+		"incomplete, cut anew":  {[]piece{whole(3, 1, "10.0"), whole(3, 0, "9.0")}, 2, []shown{{ts: "11.0"}}, "[] 9.0 10.0 11.0"},
+		"all, and a left draft": {[]piece{whole(1, 0, "5.0")}, 1, []shown{{ts: "6.0"}}, "[0] 6.0"},
+		"two ways of cutting":   {[]piece{whole(3, 0, "5.0"), whole(1, 0, "6.0")}, 2, nil, "[0 1] 5.0"},
+		"all pieces":            {[]piece{{1, 0, 1, true, "6.0"}, {1, 0, 0, true, "5.0"}, {1, 0, 2, false, "7.0"}}, 1, nil, "[0] "},
+		"the last is missing":   {[]piece{whole(2, 0, "5.0"), {2, 1, 0, true, "6.0"}, {2, 1, 1, true, "7.0"}}, 2, nil, "[0] 6.0 7.0"},
+		"the first is missing":  {[]piece{{1, 0, 1, false, "6.0"}}, 1, nil, "[] 6.0"},
 	} {
-		targets, have := c.found.match(c.count, c.targets)
+		targets, have := past{pieces: c.found}.match(c.count, c.targets)
 		var there []int
 		for i := range c.count {
-			if have[i] {
+			if have[i] != "" {
 				there = append(there, i)
 			}
 		}

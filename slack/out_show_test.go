@@ -235,7 +235,7 @@ func TestADraftThatSomebodyDeletedIsReplaced(t *testing.T) {
 	st.show(t, m, turn.Progress{Began: true})
 	st.show(t, m, turn.Progress{Text: "Some words. "})
 	shown := st.await(t, "text", 0, says("Some words."))
-	st.s.remove(t.Context(), placeOf(m), standing(shown.TS))
+	st.s.quietly(st.s.remove(t.Context(), saying, placeOf(m), standing(shown.TS)), "delete what somebody deletes")
 	st.speak(t, m, strings.Repeat("and more ", 40))
 	p := reply(m, "Some words. "+strings.Repeat("and more ", 40))
 	st.post(t, p)

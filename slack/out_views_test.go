@@ -56,13 +56,25 @@ func TestATraceIsShownInAForm(t *testing.T) {
 			p := reply(st.asked(t, "tell me"), "The answer.")
 			st.post(t, p)
 			trigger := st.trigger(t, p)
-			st.s.showTrace(t.Context(), trigger, p.Turn, chat.Person{ID: "U0ANA"})
+			st.s.showTrace(t.Context(), trigger, p.Turn, chat.Person{ID: "U0ANA"}, placeOf(p.To))
 			views := st.w.Views("U0ANA")
 			if len(views) != 1 || !strings.Contains(string(views[0].Body), c.want) {
 				t.Errorf("%+v", views)
 			}
 		})
 	}
+}
+
+func TestM5_AClickWhoseFormDoesNotOpenGetsAnAnswer(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	m := st.asked(t, "tell me")
+	st.w.Fail(sim.Fault{Method: "views.open", Do: sim.Refuse, Error: "expired_trigger_id"})
+	from := st.w.Mark()
+	st.s.showTrace(t.Context(), "1.2.old", "t_1", chat.Person{ID: "U0ANA"}, placeOf(m))
+	st.await(t, "an answer that Ana alone sees", from, func(e sim.Entry) bool {
+		return e.Method == "chat.postEphemeral" && e.Error == "" && e.Channel == m.Thread.Channel
+	})
 }
 
 // trigger clicks on "How I got this" and gives the trigger id that Slack sends with it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"unicode/utf8"
 
 	slackgo "github.com/slack-go/slack"
@@ -23,7 +24,8 @@ const (
 	// emptyWords stand for a reply of which nobody would see anything.
 	emptyWords = "I have no words for an answer to this. That is a fault of mine, not of your question."
 	movedWords = "I cannot answer any more where you asked (the thread is gone, or the channel is closed to me). My answer:"
-	mostHalves = 4 // times that a message which Slack calls too long is cut in two
+	mostUpdate = 3900 // characters of text that an edit may have; Slack: 4,000, https://docs.slack.dev/reference/methods/chat.update
+	mostHalves = 4    // times that a message which Slack calls too long is cut in two
 )
 
 // Post delivers a reply, whole: what was shown of it becomes its first message, the others follow in order. It returns a
@@ -42,10 +44,12 @@ func (s *Slack) Post(ctx context.Context, p turn.Post) error {
 	if err != nil && !errors.Is(err, turn.ErrUndeliverable) {
 		return fmt.Errorf("deliver the reply of turn %s to channel %s: %w", p.Turn, home.channel, err)
 	}
-	if p.Resumed && home.root != "" { // an earlier process may have set it
-		left.words = working
-	}
+	// An earlier process may have said that the bot is busy; and after the stop button Slack leaves it to the app to take it back.
+	left.busy = left.busy || p.Resumed || p.Outcome == turn.Stopped
 	s.calm(ctx, home, &left)
+	for _, m := range d.stale {
+		s.quietly(s.remove(ctx, saying, m.at, m.shown), "delete a draft")
+	}
 	return err
 }
 
@@ -55,12 +59,22 @@ type errand struct {
 	p    turn.Post
 	at   spot
 	lead string // said before the reply
+
+	pieces int     // of the part under way that stand
+	stale  []stray // what is not needed, and deleted once the reply stands, since that may have to wait
+}
+
+// stray is a message that must go.
+type stray struct {
+	shown
+
+	at spot
 }
 
 // run brings the reply to its place. left is what stands of the turn.
 func (d *errand) run(ctx context.Context, left *live) error {
 	found := past{}
-	if d.p.Again || d.p.Resumed || left.doubt {
+	if d.p.Again || d.p.Resumed || left.doubt || left.resumed {
 		var err error
 		found, err = d.s.lookUp(ctx, d.at, d.p)
 		switch {
@@ -75,22 +89,23 @@ func (d *errand) run(ctx context.Context, left *live) error {
 		text = emptyWords
 	}
 	pieces := parts(d.lead+text, usual())
-	targets := left.messages
-	for _, m := range found.orphans {
-		if !holds(targets, m.ts) {
-			targets = append(targets, m)
-		}
-	}
-	targets, have := found.match(len(pieces), targets)
+	targets, have := found.match(len(pieces), together(left.messages, found.orphans))
+	before := "" // ts of what stands last of the reply
 	for i, piece := range pieces {
-		if have[i] {
+		if have[i] != "" {
+			before = have[i]
 			continue
+		}
+		for len(targets) > 0 && compareTS(targets[0].ts, before) < 0 { // it would come out of order
+			d.drop(targets[0])
+			targets = targets[1:]
 		}
 		var t shown
 		if len(targets) > 0 {
 			t, targets = targets[0], targets[1:]
 		}
 		m := message{part: piece, number: i, of: len(pieces), foot: footOf(d.p)}
+		d.pieces = 0
 		posted, err := d.deliver(ctx, m, t, left.stream, usual())
 		if err == nil && !posted && t.streaming && !left.stream.muddy { // the end of a stream is the end of being busy
 			left.words, left.session = "", false
@@ -99,29 +114,31 @@ func (d *errand) run(ctx context.Context, left *live) error {
 			return err
 		}
 		if posted || err != nil { // what stands would stand before it
-			d.clear(ctx, targets)
+			d.drop(targets...)
 			targets = nil
 		}
 		if err != nil {
 			return err
 		}
 	}
-	d.clear(ctx, targets)
+	d.drop(targets...)
 	return nil
 }
 
-func holds(messages []shown, ts string) bool {
-	for _, m := range messages {
-		if m.ts == ts {
-			return true
+// together gives what was shown and what was found, each once.
+func together(mine, found []shown) []shown {
+	all := slices.Clone(mine)
+	for _, m := range found {
+		if !slices.ContainsFunc(all, func(a shown) bool { return a.ts == m.ts }) {
+			all = append(all, m)
 		}
 	}
-	return false
+	return all
 }
 
-func (d *errand) clear(ctx context.Context, messages []shown) {
+func (d *errand) drop(messages ...shown) {
 	for _, m := range messages {
-		d.s.remove(ctx, d.at, m)
+		d.stale = append(d.stale, stray{m, d.at})
 	}
 }
 
@@ -137,10 +154,15 @@ func (d *errand) deliver(ctx context.Context, m message, t shown, st stream, fit
 	}
 	conflict := false
 	for f := dressed; ; {
+		if t.ts != "" && utf8.RuneCountInString(m.fallback(f)) > mostUpdate {
+			d.drop(t)
+			t = shown{}
+		}
 		posted, err := d.send(ctx, m, t, f)
 		c := code(err)
 		switch {
 		case err == nil:
+			d.pieces++
 			return posted, nil
 		case c == "" || unsure(c) || hopeless(c):
 			return posted, err
@@ -148,11 +170,11 @@ func (d *errand) deliver(ctx context.Context, m message, t shown, st stream, fit
 			return posted, errors.Join(errGone, err)
 		case c == "streaming_state_conflict" && !conflict: // Slack has it that it still streams
 			conflict = true
-			d.s.quietly(d.s.stopStream(ctx, d.at, t.ts), "end a stream")
+			d.s.quietly(d.s.stopStream(ctx, looking, d.at, t.ts), "end a stream")
 		case tooLong(c) && fits.bytes > usual().bytes>>mostHalves:
 			return true, d.halve(ctx, m, t, fits.smaller())
 		case t.ts != "" && !aboutBlocks(c): // it cannot be changed any more
-			d.s.remove(ctx, d.at, t)
+			d.drop(t)
 			t = shown{}
 		case f < bare:
 			d.s.o.Log.Debug().Str("turn", d.p.Turn).Str("error", c).Int("form", int(f)).Msg("slack refuses a form of a message")
@@ -163,16 +185,13 @@ func (d *errand) deliver(ctx context.Context, m message, t shown, st stream, fit
 	}
 }
 
-// halve says a message in smaller pieces. Only the last of them counts as the message: what stands of the others when this
-// is cut off will be found as drafts, and replaced.
+// halve says a message in smaller pieces. They are numbered, so that after an interruption it can be told whether all of
+// them stand.
 func (d *errand) halve(ctx context.Context, m message, t shown, fits room) error {
 	pieces := parts(m.part.text, fits)
 	for i, piece := range pieces {
 		small := m
-		small.part = piece
-		if i < len(pieces)-1 {
-			small.number = -1
-		}
+		small.part, small.more = piece, m.more || i < len(pieces)-1
 		if _, err := d.deliver(ctx, small, t, stream{}, fits); err != nil {
 			return err
 		}
@@ -186,7 +205,7 @@ func (d *errand) finish(ctx context.Context, m message, t shown, st stream) (boo
 	s := d.s
 	rest, fits := cutPrefix(m.part.text, t.seen)
 	if st.muddy || !fits || len(rest) > usual().bytes {
-		s.quietly(s.stopStream(ctx, d.at, t.ts), "end a stream")
+		s.quietly(s.stopStream(ctx, looking, d.at, t.ts), "end a stream")
 		return false, nil
 	}
 	var chunks []slackgo.StreamChunk
@@ -225,7 +244,7 @@ func (d *errand) finish(ctx context.Context, m message, t shown, st stream) (boo
 	case c == "" || unsure(c):
 		return false, err
 	case c != "message_not_in_streaming_state" && c != "stopped_by_user":
-		s.quietly(s.stopStream(ctx, d.at, t.ts), "end a stream")
+		s.quietly(s.stopStream(ctx, looking, d.at, t.ts), "end a stream")
 	}
 	return false, nil
 }
@@ -238,25 +257,22 @@ func cutPrefix(whole, seen string) (string, bool) {
 	return "", whole == seen[:len(whole)] && blank(seen[len(whole):])
 }
 
-// metadata marks a message as a part of the reply, to be found again. Everybody in the workspace may read it.
+// metadata marks a message as a part of the reply, to be found again. Everybody in the workspace may read it. What is only a
+// piece of a part says which, and whether more pieces follow.
 func (d *errand) metadata(m message) slackgo.SlackMetadata {
-	if m.number < 0 {
-		return slackgo.SlackMetadata{EventType: draftType, EventPayload: map[string]any{"turn": d.p.Turn}}
+	payload := map[string]any{"key": d.p.Key, "part": m.number, "parts": m.of}
+	if d.pieces > 0 || m.more {
+		payload["piece"], payload["more"] = d.pieces, m.more
 	}
-	return slackgo.SlackMetadata{EventType: metadataType, EventPayload: map[string]any{"key": d.p.Key, "part": m.number, "parts": m.of}}
+	return slackgo.SlackMetadata{EventType: metadataType, EventPayload: payload}
 }
 
 // send puts a message in one form into the place of one that stands, or posts it, and says which.
 func (d *errand) send(ctx context.Context, m message, t shown, f form) (posted bool, err error) {
-	const mostUpdate = 3900 // Slack: 4,000 for chat.update, https://docs.slack.dev/reference/methods/chat.update
-	text := m.fallback(f)
-	options := slackgo.MsgOptionCompose(slackgo.MsgOptionText(text, false), slackgo.MsgOptionBlocks(m.blocks(f)...),
+	options := slackgo.MsgOptionCompose(slackgo.MsgOptionText(m.fallback(f), false), slackgo.MsgOptionBlocks(m.blocks(f)...),
 		slackgo.MsgOptionMetadata(d.metadata(m)))
-	if t.ts != "" && utf8.RuneCountInString(text) <= mostUpdate {
-		return false, d.s.update(ctx, saying, d.at, t.ts, options)
-	}
 	if t.ts != "" {
-		d.s.remove(ctx, d.at, t)
+		return false, d.s.update(ctx, saying, d.at, t.ts, options)
 	}
 	_, err = d.s.post(ctx, saying, d.at, options)
 	return true, err
@@ -276,15 +292,15 @@ func (d *errand) move(ctx context.Context, cause error) error {
 		open, _, _, err = d.s.api.OpenConversationContext(ctx, &slackgo.OpenConversationParameters{Users: []string{d.p.To.From.ID}})
 		return err
 	})
-	switch c := code(err); {
-	case c != "" && !unsure(c):
+	switch {
+	case refusal(err) != "":
 		return never(err)
 	case err != nil:
 		return err
 	}
 	d.at, d.lead = spot{channel: open.ID, dm: true}, movedWords+"\n\n"
 	err = d.run(ctx, &live{})
-	if c := code(err); c != "" && !unsure(c) {
+	if refusal(err) != "" {
 		return never(err)
 	}
 	return err
@@ -312,7 +328,7 @@ func (s *Slack) post(ctx context.Context, u urgency, at spot, options slackgo.Ms
 	case ts == "":
 		return "", errors.Join(errLost, errEmptyAnswer)
 	case at.root != "" && thread == "":
-		s.remove(ctx, at, shown{ts: ts})
+		s.quietly(s.remove(ctx, saying, at, shown{ts: ts}), "delete a message that went astray")
 		return "", errors.Join(errGone, slackgo.SlackErrorResponse{Err: "thread_not_found"})
 	}
 	return ts, nil

@@ -14,10 +14,15 @@ import (
 // The message shortcut "Ask … about this": a form with one field, and what is written there becomes a message in the
 // thread of the message that it is about. Slack: https://docs.slack.dev/interactivity/implementing-shortcuts
 const (
-	shortcutAsk = "ask_message" // callback_id, of the shortcut and of its form
-	askBlock    = "question"
-	askMost     = 3000 // characters of a question
-	quoteMost   = 2000 // characters of the message that it is about; a form carries 3,000 in private
+	// AskShortcut is the callback_id of the shortcut, as the manifest has it, and of its form.
+	AskShortcut = "ask_message"
+
+	askBlock = "question"
+	askMost  = 3000 // characters of a question
+	// questionType marks what the bot posts in somebody's name. Payload: {"by": trigger of the command or id of the form}.
+	questionType = "switchboard_question"
+
+	quoteMost = 2000 // characters of the message that it is about; a form carries 3,000 in private
 )
 
 // view is a form as it comes back.
@@ -42,9 +47,9 @@ type about struct {
 
 // shortcut opens the form.
 func (s *Slack) shortcut(i *interaction, r *result) {
-	if i.CallbackID != shortcutAsk || i.Message == nil || !idForm.MatchString(i.Channel.ID) ||
-		!stampForm.MatchString(i.Message.TS) {
-		s.odd("shortcut " + limit(i.CallbackID, 60))
+	if i.CallbackID != AskShortcut || i.Message == nil || !idForm.MatchString(i.Channel.ID) ||
+		!isTS(i.Message.TS) {
+		s.odd("shortcut " + short(i.CallbackID, 60))
 		return
 	}
 	m := i.Message
@@ -52,23 +57,24 @@ func (s *Slack) shortcut(i *interaction, r *result) {
 	if a.Root == "" {
 		a.Root = m.TS
 	}
-	r.then("open the form of a shortcut", func(ctx context.Context) { s.askAbout(ctx, i.TriggerID, a) })
+	r.soon("open the form of a shortcut", func(ctx context.Context) { s.askAbout(ctx, i, a) })
 }
 
-func (s *Slack) askAbout(ctx context.Context, trigger string, a about) {
+func (s *Slack) askAbout(ctx context.Context, i *interaction, a about) {
 	private, err := json.Marshal(a)
 	for most := quoteMost; err == nil && len([]rune(string(private))) > 2900 && most > 0; most -= 200 {
-		a.Text = limit(a.Text, most)
+		a.Text = short(a.Text, most)
 		private, err = json.Marshal(a)
 	}
 	if err == nil {
 		err = s.call(ctx, saying, "views.open", "", func(ctx context.Context) error {
-			_, err := s.api.OpenViewContext(ctx, trigger, askForm(string(private)))
+			_, err := s.api.OpenViewContext(ctx, i.TriggerID, askForm(string(private)))
 			return err
 		})
 	}
 	if err != nil {
 		s.o.Log.Warn().Err(err).Msg("the form of a shortcut did not open")
+		s.whisper(ctx, i.Channel.ID, i.Message.ThreadTS, i.User.ID, "The form did not open. Please try again.")
 	}
 }
 
@@ -80,7 +86,7 @@ func askForm(private string) slackgo.ModalViewRequest {
 	field := slackgo.NewPlainTextInputBlockElement(text("What do you want to know?"), askBlock)
 	field.Multiline, field.MaxLength = true, askMost
 	return slackgo.ModalViewRequest{
-		Type: slackgo.VTModal, CallbackID: shortcutAsk, PrivateMetadata: private,
+		Type: slackgo.VTModal, CallbackID: AskShortcut, PrivateMetadata: private,
 		Title: text("Ask about this"), Submit: text("Ask"), Close: text("Cancel"),
 		Blocks: slackgo.Blocks{BlockSet: []slackgo.Block{slackgo.NewInputBlock(askBlock, text("Your question"), nil, field)}},
 	}
@@ -90,26 +96,26 @@ func askForm(private string) slackgo.ModalViewRequest {
 func (s *Slack) submitted(ctx context.Context, i *interaction) (result, error) {
 	var r result
 	var a about
-	if i.View.CallbackID != shortcutAsk || json.Unmarshal([]byte(i.View.Private), &a) != nil ||
-		!idForm.MatchString(a.Channel) || !stampForm.MatchString(a.Root) || !idForm.MatchString(i.View.ID) {
-		s.odd("form " + limit(i.View.CallbackID, 60))
+	if i.View.CallbackID != AskShortcut || json.Unmarshal([]byte(i.View.Private), &a) != nil ||
+		!idForm.MatchString(a.Channel) || !isTS(a.Root) || !idForm.MatchString(i.View.ID) {
+		s.odd("form " + short(i.View.CallbackID, 60))
 		return r, nil //nolint:nilerr // it would be no better the next time
 	}
-	question := strings.TrimSpace(i.View.State.Values[askBlock][askBlock].Value)
-	if question == "" {
+	text := strings.TrimSpace(i.View.State.Values[askBlock][askBlock].Value)
+	if text == "" {
 		reply, err := json.Marshal(map[string]any{
 			"response_action": "errors", "errors": map[string]string{askBlock: "Please write a question."},
 		})
 		return result{reply: reply}, err
 	}
 	now := s.o.Now().UTC()
-	text := escaper.Replace(question)
+	whole := escape(text)
 	if a.Text != "" {
 		by := "[The message that this is about]"
 		if idForm.MatchString(a.By) {
 			by = "[The message that this is about, of <@" + a.By + ">]"
 		}
-		text += "\n\n" + by + "\n" + quote(a.Text)
+		whole += "\n\n" + by + "\n" + quote(a.Text)
 	}
 	_, fresh, err := s.o.Bot.Accept(ctx, chat.Message{
 		Key:     fmt.Sprintf("click:%s:%s:form", i.View.ID, i.User.ID), // a form is sent once
@@ -117,7 +123,7 @@ func (s *Slack) submitted(ctx context.Context, i *interaction) (result, error) {
 		Thread:  chat.Thread{Team: s.me.Team, Channel: a.Channel, Root: a.Root},
 		Channel: chat.Channel{ID: a.Channel, Visibility: chat.Shared},
 		From:    chat.Person{ID: i.User.ID, Kind: chat.External},
-		Text:    text,
+		Text:    whole,
 		At:      now,
 	})
 	if err != nil {
@@ -125,19 +131,11 @@ func (s *Slack) submitted(ctx context.Context, i *interaction) (result, error) {
 	}
 	if fresh {
 		r.then("show the question of a form", func(ctx context.Context) {
-			if _, err := s.ask(ctx, a.Channel, a.Root, i.User.ID, escaper.Replace(question)); err != nil {
+			q := question{channel: a.Channel, thread: a.Root, user: i.User.ID, text: escape(text), mark: i.View.ID}
+			if _, _, err := s.ask(ctx, q); err != nil {
 				s.o.Log.Warn().Err(err).Str("channel", a.Channel).Msg("the question of a form is not shown")
 			}
 		})
 	}
 	return r, nil
-}
-
-// limit cuts a text to a number of characters, with a mark where it was cut.
-func limit(text string, most int) string {
-	runes := []rune(text)
-	if len(runes) <= most {
-		return text
-	}
-	return string(runes[:max(most-1, 0)]) + "…"
 }

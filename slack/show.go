@@ -2,6 +2,7 @@ package slack
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,12 +22,9 @@ const (
 	editPace   = 3 * time.Second        // between two edits of a message. Slack: as advised for live updates, https://docs.slack.dev/reference/methods/chat.update
 	earlyPace  = time.Second            // for the first edits
 	earlyEdits = 3
-	wordsPace  = time.Second
-	wordsLast  = 90 * time.Second // Slack lets a status vanish after 2 min, https://docs.slack.dev/reference/methods/assistant.threads.setStatus
 	idleTime   = 15 * time.Minute // after the last sign of life of a turn
 	mostTasks  = 10               // cards that a draft shows
 	mostShows  = 5000             // turns that are shown at once
-	working    = "is working on it…"
 )
 
 // outbound is the state of what is being said and shown.
@@ -34,14 +32,14 @@ type outbound struct {
 	gate gate
 
 	mu      sync.Mutex
-	shows   map[string]*show // by turn
-	refused map[string]bool  // what this workspace does not let the bot do
+	shows   map[string]*show     // by turn
+	refused map[string]time.Time // what this workspace does not let the bot do -> until when that is believed
 	shut    bool
 	live    sync.WaitGroup
 }
 
 func (o *outbound) begin() {
-	o.shows, o.refused = map[string]*show{}, map[string]bool{}
+	o.shows, o.refused = map[string]*show{}, map[string]time.Time{}
 }
 
 // close takes back what is being shown, and waits for it, at most until ctx ends.
@@ -71,6 +69,12 @@ func (o *outbound) close(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+func (o *outbound) closing() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.shut
+}
+
 // spot is where something is said.
 type spot struct {
 	channel string
@@ -96,7 +100,7 @@ func placeOf(m chat.Message) spot {
 // isTS says whether a text is a timestamp of Slack's, the name of a message within its channel.
 func isTS(s string) bool {
 	seconds, micros, ok := strings.Cut(s, ".")
-	if !ok || seconds == "" || micros == "" {
+	if !ok || seconds == "" || micros == "" || len(seconds) > 12 || len(micros) > 9 {
 		return false
 	}
 	return strings.Trim(seconds+micros, "0123456789") == ""
@@ -106,6 +110,7 @@ func isTS(s string) bool {
 // over.
 type show struct {
 	turn  string
+	to    chat.Message // what it answers
 	at    spot
 	done  chan struct{}
 	abort context.CancelFunc // of the calls under way
@@ -123,6 +128,7 @@ type show struct {
 type news struct {
 	any                bool
 	began, void, ended bool
+	resumed            bool
 	status             string
 	tasks              []doing
 	text               strings.Builder
@@ -146,6 +152,7 @@ type live struct {
 
 	messages []shown
 	doubt    bool // there may be another message, of which nothing is known
+	resumed  bool // there may be what another process has shown
 	frozen   bool // no more of it can be shown; the reply will put it right
 	edits    int
 	edited   time.Time
@@ -157,6 +164,7 @@ type live struct {
 	session bool // is set to processing
 	words   string
 	worded  time.Time
+	busy    bool // Slack may say that the bot is busy, though words and session do not tell: a call was lost
 }
 
 // shown is a message of the turn that stands in Slack.
@@ -173,10 +181,10 @@ func (s *Slack) Show(ctx context.Context, p turn.Progress) {
 	defer o.mu.Unlock()
 	sh := o.shows[p.Turn]
 	if sh == nil {
-		if p.Ended || o.shut || len(o.shows) >= mostShows {
+		if p.Ended && !p.Resumed || o.shut || len(o.shows) >= mostShows {
 			return
 		}
-		sh = &show{turn: p.Turn, at: placeOf(p.To), done: make(chan struct{})}
+		sh = &show{turn: p.Turn, to: p.To, at: placeOf(p.To), done: make(chan struct{})}
 		var calls context.Context
 		calls, sh.abort = context.WithCancel(context.WithoutCancel(ctx)) // what is shown outlives the turn that is being stopped
 		o.shows[p.Turn] = sh
@@ -195,8 +203,9 @@ func (sh *show) tell(p turn.Progress) {
 	defer sh.mu.Unlock()
 	n := &sh.news
 	if p.Began {
-		*n = news{began: true}
+		*n = news{began: true, resumed: n.resumed}
 	}
+	n.resumed = n.resumed || p.Resumed
 	if p.Void {
 		n.void = true
 		n.text.Reset()
@@ -236,27 +245,34 @@ func taskOf(c journal.Call) doing {
 func (sh *show) take() (news, bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	n := news{any: sh.fresh, began: sh.news.began, void: sh.news.void, ended: sh.news.ended, status: sh.news.status, tasks: sh.news.tasks}
+	n := news{any: sh.fresh, began: sh.news.began, void: sh.news.void, ended: sh.news.ended, resumed: sh.news.resumed, status: sh.news.status, tasks: sh.news.tasks}
 	n.text.WriteString(sh.news.text.String())
 	sh.news, sh.fresh = news{}, false
 	return n, sh.leaving
 }
 
+// heed gives a context that also ends when there are news of the turn, or Post wants to take over. To be closed after use.
+func (sh *show) heed(ctx context.Context) (within context.Context, done func()) {
+	within, cancel := context.WithCancel(ctx)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.wake = cancel
+	if sh.fresh || sh.leaving {
+		cancel()
+	}
+	return within, func() {
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		sh.wake = nil
+		cancel()
+	}
+}
+
 // pause waits for a time or for news.
 func (sh *show) pause(ctx context.Context, wait func(context.Context, time.Duration) error, d time.Duration) {
-	within, cancel := context.WithCancel(ctx)
-	defer cancel()
-	sh.mu.Lock()
-	if sh.fresh || sh.leaving {
-		sh.mu.Unlock()
-		return
-	}
-	sh.wake = cancel
-	sh.mu.Unlock()
+	within, done := sh.heed(ctx)
+	defer done()
 	_ = wait(within, d) // cut short by news; and by the end of ctx, which display sees
-	sh.mu.Lock()
-	sh.wake = nil
-	sh.mu.Unlock()
 }
 
 // leave ends the showing of a turn, so that its reply can take the place of what was shown. A call under way is awaited: an
@@ -298,34 +314,6 @@ func (o *outbound) drop(sh *show) bool {
 	return true
 }
 
-// forbid remembers what Slack does not let the bot do: for this turn, and unless the cause lies in its channel or thread, in
-// all direct messages or all channels.
-func (o *outbound) forbid(what, cause string, sh *show) {
-	if sh.live.refused == nil {
-		sh.live.refused = map[string]bool{}
-	}
-	sh.live.refused[what] = true
-	if elsewhere(cause) || unsure(cause) || cause == "invalid_thread_ts" || cause == "message_not_found" {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.refused[what+kindOf(sh.at)] = true
-}
-
-func (o *outbound) forbidden(what string, sh *show) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return sh.live.refused[what] || o.refused[what+kindOf(sh.at)]
-}
-
-func kindOf(at spot) string {
-	if at.dm {
-		return " in a direct message"
-	}
-	return " in a channel"
-}
-
 // display shows a turn until it ends or its reply is posted.
 func (s *Slack) display(ctx context.Context, sh *show) {
 	l := &sh.live
@@ -339,8 +327,7 @@ func (s *Slack) display(ctx context.Context, sh *show) {
 		}
 		left := idleTime - s.o.Now().Sub(l.heard)
 		if n.ended || left <= 0 {
-			s.withdraw(ctx, sh.at, l)
-			if s.out.drop(sh) {
+			if s.withdraw(ctx, sh) && s.out.drop(sh) {
 				return
 			}
 			continue
@@ -355,7 +342,7 @@ func (s *Slack) display(ctx context.Context, sh *show) {
 
 // hear takes in the news.
 func (l *live) hear(n *news, now time.Time) {
-	l.changed, l.heard = true, now
+	l.changed, l.heard, l.resumed = true, now, l.resumed || n.resumed
 	if n.began {
 		l.tasks, l.status = nil, ""
 	}
@@ -408,118 +395,53 @@ func (s *Slack) refresh(ctx context.Context, sh *show) time.Duration {
 	return next
 }
 
-// refreshWords keeps the line that says what the bot is doing, as long as no message of the turn says it. It also makes the
-// thread's session a busy one, with a stop button; where Slack has no such line any more the session is set by itself.
-// Slack: https://docs.slack.dev/reference/methods/assistant.threads.setStatus, …/agents.sessions.setStatus.
-func (s *Slack) refreshWords(ctx context.Context, sh *show) time.Duration {
-	l, at := &sh.live, sh.at
-	if at.root == "" || len(l.messages) > 0 {
-		return 0
+// withdraw takes back what stands of a turn that ended without a reply, or will be tried again, and waits for Slack's limits
+// to do so. It gives up when there are news of the turn or Post wants to take over: what is left is theirs. When the bot is
+// stopping it does not wait either, since whoever goes on with the turn looks for what is left.
+func (s *Slack) withdraw(ctx context.Context, sh *show) bool {
+	within, done := sh.heed(ctx)
+	defer done()
+	l, u := &sh.live, saying
+	if s.out.closing() {
+		u = looking
 	}
-	words, now := l.saying(), s.o.Now()
-	age := now.Sub(l.worded)
-	switch {
-	case s.out.forbidden("words", sh):
-	case words == l.words && age < wordsLast:
-		return wordsLast - age
-	case age < wordsPace:
-		return wordsPace - age
-	default:
-		l.worded = now
-		if s.try(ctx, "words", "assistant.threads.setStatus", sh, s.setWords(at, words)) {
-			l.words = words
-			return wordsLast
+	l.busy = l.busy || l.resumed
+	s.calm(ctx, sh.at, l)
+	if u == saying && (l.resumed || l.doubt) {
+		found, err := s.lookUp(within, sh.at, turn.Post{Turn: sh.turn, To: sh.to})
+		s.quietly(err, "look for what was shown")
+		l.messages = together(l.messages, found.orphans)
+		if err != nil && within.Err() != nil {
+			return false
 		}
-		if !s.out.forbidden("words", sh) {
-			return wordsPace
+		l.resumed, l.doubt = false, false
+	}
+	for last, m := range slices.Backward(l.messages) {
+		err := s.remove(within, u, sh.at, m)
+		if err != nil && within.Err() != nil && !errors.Is(err, errLost) {
+			return false
 		}
+		s.quietly(err, "delete a draft")
+		l.messages = l.messages[:last]
+		l.doubt = l.doubt || lost(err) // if it still stands, it is found and becomes the reply
 	}
-	if !l.session && !s.out.forbidden("session", sh) {
-		l.session = s.try(ctx, "session", "agents.sessions.setStatus", sh, s.setSession(at, "processing"))
-	}
-	return 0
+	l.stream, l.edits, l.text, l.tasks = stream{}, 0, "", nil
+	return true
 }
 
-func (s *Slack) setSession(at spot, status string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := s.api.SetAgentSessionStatusContext(ctx, slackgo.AgentSessionSetStatusParameters{Status: status, ChannelID: at.channel, ThreadTS: at.root})
-		return err
-	}
-}
-
-// setWords sets the line beside the bot's name; "" takes it away. The library joins messages with commas, so that they may
-// have none.
-func (s *Slack) setWords(at spot, words string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		p := slackgo.AssistantThreadsSetStatusParameters{ChannelID: at.channel, ThreadTS: at.root, Status: words}
-		if words != "" {
-			p.LoadingMessages = []string{strings.ReplaceAll(words, ",", ";")}
-		}
-		return s.api.SetAssistantThreadsStatusContext(ctx, p)
-	}
-}
-
-// saying is what the bot is doing, as it stands after its name.
-func (l *live) saying() string {
-	for _, t := range slices.Backward(l.tasks) {
-		if t.status == slackgo.TaskCardStatusInProgress {
-			return oneLine("is working: "+t.title, 120)
-		}
-	}
-	if l.status != "" {
-		return oneLine("is working: "+l.status, 120)
-	}
-	return working
-}
-
-// try makes a call that is nice to have, and remembers a refusal that will not change.
-func (s *Slack) try(ctx context.Context, what, method string, sh *show, do func(context.Context) error) bool {
-	err := s.call(ctx, showing, method, sh.at.channel, do)
-	if err == nil {
-		return true
-	}
-	if c := code(err); c != "" {
-		s.o.Log.Debug().Str("method", method).Str("error", c).Msg("slack does not let the bot show this")
-		s.out.forbid(what, c, sh)
-	}
-	return false
-}
-
-// withdraw takes back what stands of a turn that ended without a reply, or will be tried again.
-func (s *Slack) withdraw(ctx context.Context, at spot, l *live) {
-	for _, m := range l.messages {
-		s.remove(ctx, at, m)
-	}
-	l.messages, l.stream, l.edits, l.text, l.tasks = nil, stream{}, 0, "", nil
-	s.calm(ctx, at, l)
-}
-
-// calm takes the line away that says that the bot is busy, and the stop button with it.
-func (s *Slack) calm(ctx context.Context, at spot, l *live) {
-	busy := l.session
-	if l.words != "" {
-		err := s.call(ctx, looking, "assistant.threads.setStatus", at.channel, s.setWords(at, ""))
-		s.quietly(err, "clear the status")
-		busy = busy || err != nil
-	}
-	if busy {
-		s.quietly(s.call(ctx, looking, "agents.sessions.setStatus", at.channel, s.setSession(at, "active")), "clear the session's status")
-	}
-	l.words, l.session = "", false
-}
-
-// remove deletes a message of the bot's own; a stream is ended first.
-func (s *Slack) remove(ctx context.Context, at spot, m shown) {
+// remove deletes a message of the bot's own; a stream is ended first. An error that has no code of Slack's says that it may
+// still stand.
+func (s *Slack) remove(ctx context.Context, u urgency, at spot, m shown) error {
 	if m.ts == "" {
-		return
+		return nil
 	}
 	if m.streaming {
-		s.quietly(s.stopStream(ctx, at, m.ts), "end a stream")
+		s.quietly(s.stopStream(ctx, u, at, m.ts), "end a stream")
 	}
-	s.quietly(s.call(ctx, looking, "chat.delete", at.channel, func(ctx context.Context) error {
+	return s.call(ctx, u, "chat.delete", at.channel, func(ctx context.Context) error {
 		_, _, err := s.api.DeleteMessageContext(ctx, at.channel, m.ts)
 		return err
-	}), "delete a draft")
+	})
 }
 
 // quietly logs an error that changes nothing.

@@ -97,6 +97,7 @@ type Slack struct {
 	health health
 	intake intake
 	know   knowledge
+	pdfs   pdfs
 	out    outbound
 }
 
@@ -123,7 +124,7 @@ const (
 	actionPick     = "switchboard.pick"
 	actionFeedback = "switchboard.feedback" // value: turn id, line break, good or bad
 	actionTrace    = "switchboard.trace"
-	metadataType   = "switchboard_reply" // payload: {"key": Post.Key, "part": 0.., "parts": n}
+	metadataType   = "switchboard_reply" // payload: {"key": Post.Key, "part": 0.., "parts": n}, of a piece of a part also {"piece": 0.., "more": bool}
 )
 
 // ErrUnusable says that Slack has refused what the surface needs to work at all, for good: trying again is no use before
@@ -146,6 +147,7 @@ func New(o Options) (*Slack, error) {
 	s.api = slackgo.New(o.BotToken, options...)
 	s.health.begin()
 	s.know.begin(o.Now)
+	s.pdfs.begin()
 	s.intake.begin()
 	s.out.begin()
 	return s, nil
@@ -200,7 +202,7 @@ func (s *Slack) Start(ctx context.Context) error {
 	}
 	me, err := s.identify(ctx)
 	if err != nil {
-		return s.explain(fmt.Errorf("ask Slack who the bot is: %w", err))
+		return explain(fmt.Errorf("ask Slack who the bot is: %w", err))
 	}
 	s.me = me
 	if missing := missingScopes(me.Scopes); len(missing) > 0 {

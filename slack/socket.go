@@ -25,7 +25,7 @@ const (
 	writeTime  = 5 * time.Second
 	partTime   = time.Second      // for the other side's goodbye
 	oldTime    = 15 * time.Second // how long a replaced socket is read on; Slack closes it some 10 s after its warning
-	sound      = time.Minute      // a connection that lasted so long was a good one
+	sound      = 10 * time.Second // a connection that lasted so long was a good one, and its successor may come at once
 	firstPause = time.Second
 	mostPause  = 2 * time.Minute
 	crowdPause = 30 * time.Second // at least, after too_many_websockets: redialling at once prolongs it
@@ -93,7 +93,7 @@ func (k *keeper) refused(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	err = k.s.explain(err)
+	err = explain(err)
 	k.s.health.trouble(err.Error())
 	if errors.Is(err, ErrUnusable) {
 		k.s.o.Log.Error().Err(err).Msg("no more attempts to connect to Slack")
@@ -321,7 +321,10 @@ func (l *wire) envelope(s *Slack, f frame) {
 		s.odd("frame of the type " + f.Type)
 		return
 	}
-	d := delivery{kind: f.Type, payload: f.Payload, ack: func(reply json.RawMessage) {
+	d := delivery{kind: f.Type, payload: f.Payload, answer: func(reply json.RawMessage, err error) {
+		if err != nil {
+			return
+		}
 		if !f.AcceptsPayload {
 			reply = nil
 		}

@@ -32,8 +32,11 @@ func (st *stream) void() {
 // streams says whether a turn is shown word by word: in threads of direct messages, where all who read along are the one
 // who asked. In a channel others would see nothing but the beginning, as reported.
 func (s *Slack) streams(sh *show) bool {
-	return sh.at.dm && sh.at.root != "" && !sh.live.stream.ended && !s.out.forbidden("stream", sh)
+	return streamable(sh.at) && !sh.live.stream.ended && !s.forbidden("stream", sh)
 }
+
+// streamable says whether there may be streams in a place.
+func streamable(at spot) bool { return at.dm && at.root != "" }
 
 // refreshStream brings the stream up to date.
 func (s *Slack) refreshStream(ctx context.Context, sh *show) time.Duration {
@@ -109,7 +112,7 @@ func (s *Slack) streamOn(ctx context.Context, sh *show) bool {
 	if full {
 		last = len(l.messages) - 1
 		st.muddy = true // the parts of the reply end where they may
-		s.quietly(s.stopStream(ctx, at, l.messages[last].ts), "end a stream")
+		s.quietly(s.stopStream(ctx, looking, at, l.messages[last].ts), "end a stream")
 		l.messages[last].streaming = false
 	}
 	return true
@@ -153,7 +156,7 @@ func (s *Slack) sendChunks(ctx context.Context, sh *show, going bool, seen strin
 		switch {
 		case code(err) != "":
 			s.o.Log.Debug().Str("turn", sh.turn).Str("error", code(err)).Msg("slack does not stream here")
-			s.out.forbid("stream", code(err), sh)
+			s.forbid("stream", code(err), sh)
 		case lost(err): // there may be one that nobody knows of
 			l.doubt, l.frozen = true, true
 		}
@@ -179,8 +182,8 @@ func (s *Slack) sendChunks(ctx context.Context, sh *show, going bool, seen strin
 }
 
 // stopStream ends a stream as it stands.
-func (s *Slack) stopStream(ctx context.Context, at spot, ts string) error {
-	return s.call(ctx, looking, "chat.stopStream", at.channel, func(ctx context.Context) error {
+func (s *Slack) stopStream(ctx context.Context, u urgency, at spot, ts string) error {
+	return s.call(ctx, u, "chat.stopStream", at.channel, func(ctx context.Context) error {
 		_, _, err := s.api.StopStreamContext(ctx, at.channel, ts)
 		return err
 	})

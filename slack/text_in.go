@@ -61,7 +61,6 @@ type attachment struct {
 
 var (
 	unescaper = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&") //nolint:gochecknoglobals // a constant table
-	escaper   = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;") //nolint:gochecknoglobals // a constant table
 	notSaid   = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`|(?m:^\\s*(?:&gt;|>)[^\n]*$)")
 	gaps      = regexp.MustCompile(`\n{3,}`)
 )
@@ -113,7 +112,7 @@ func (a *attachment) words(bot bool) string {
 		case idForm.MatchString(a.AuthorID):
 			label = "[Forwarded message of <@" + a.AuthorID + ">]"
 		case a.AuthorName != "":
-			label = "[Forwarded message of " + escaper.Replace(inOneLine(a.AuthorName)) + "]"
+			label = "[Forwarded message of " + escape(inOneLine(a.AuthorName)) + "]"
 		}
 	}
 	return label + "\n" + quote(body)
@@ -201,7 +200,7 @@ func (n *node) block(bot bool) string {
 		}
 		return joinLines(parts)
 	case "image":
-		return escaper.Replace(n.AltText)
+		return escape(n.AltText)
 	case "table", "data_table":
 		var rows []string
 		for _, row := range n.Rows {
@@ -230,7 +229,7 @@ func (n *node) text() string {
 		if n.Type == "mrkdwn" || n.Type == "markdown" {
 			return plain
 		}
-		return escaper.Replace(plain)
+		return escape(plain)
 	}
 	var inner node
 	if len(n.Text) > 0 && json.Unmarshal(n.Text, &inner) == nil {
@@ -280,7 +279,7 @@ func (n *node) inline() string {
 func (n *node) element() string {
 	text := ""
 	_ = json.Unmarshal(n.Text, &text)
-	text = escaper.Replace(text)
+	text = escape(text)
 	switch n.Type {
 	case "text":
 		switch {
@@ -310,11 +309,11 @@ func (n *node) element() string {
 		}
 		return ":" + n.Name + ":"
 	case "date":
-		return escaper.Replace(n.Fallback)
+		return escape(n.Fallback)
 	case "color":
 		value := ""
 		_ = json.Unmarshal(n.Value, &value)
-		return escaper.Replace(value)
+		return escape(value)
 	}
 	if len(n.Elements) > 0 {
 		return n.inline() // a part within a part

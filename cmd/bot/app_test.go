@@ -35,6 +35,16 @@ func TestC2_ABadVersionNeverReplacesAGoodOne(t *testing.T) {
 			}
 		}
 	}
+	bot, err := os.OpenFile(filepath.Join(dir, "bot.yaml"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bot.WriteString("reload: {rehearse: true}\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := bot.Close(); err != nil {
+		t.Fatal(err)
+	}
 	b.env["BOT_STORE"] = "sqlite:" + filepath.Join(t.TempDir(), "bot.db")
 	term := &terminal{streams: streams{strings.NewReader(""), new(strings.Builder), new(strings.Builder)}}
 	finished := make(chan turn.Finished, 10)

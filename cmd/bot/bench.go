@@ -190,7 +190,7 @@ func (r *rig) end() error { return errors.Join(r.stop(), r.close()) }
 // say lets somebody mention the bot, with a mark of its own.
 func (r *rig) say(n, channel int) error {
 	_, err := r.ws.Say(sim.Say{
-		From: personOf(n % r.o.people), Channel: channelOf(channel % r.o.channels), Text: fmt.Sprintf("<@%s> read row 1, m%d", rigBotUser, n),
+		From: personOf(n % r.o.people), Channel: channelOf(channel % r.o.channels), Text: fmt.Sprintf("<@%s> read row 1, m%d", botUser, n),
 	})
 	if err != nil {
 		return fmt.Errorf("say message %d: %w", n, err)

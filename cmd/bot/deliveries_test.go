@@ -34,7 +34,7 @@ func TestD1_TwentyDeliveriesAreOneTurnAndOneAnswer(t *testing.T) {
 			if _, err := r.ws.Await(t.Context(), from, func(e sim.Entry) bool { return e.What == sim.Opened }); err != nil {
 				t.Fatal(err)
 			}
-			ts, err := r.ws.Say(sim.Say{From: personOf(0), Channel: channelOf(0), Text: "<@" + rigBotUser + "> read row 1, m1"})
+			ts, err := r.ws.Say(sim.Say{From: personOf(0), Channel: channelOf(0), Text: "<@" + botUser + "> read row 1, m1"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +61,7 @@ func TestD1_TwentyDeliveriesAreOneTurnAndOneAnswer(t *testing.T) {
 				}
 			}
 			for _, m := range r.ws.Thread(channelOf(0), ts) {
-				if m.User == rigBotUser {
+				if m.User == botUser {
 					answers++
 				}
 			}

@@ -80,7 +80,7 @@ func (k kills) play(t *testing.T) []*said {
 		if rnd.IntN(4) == 0 {
 			who = personOf(rnd.IntN(r.o.people))
 		}
-		ts, err := r.ws.Say(sim.Say{From: who, Channel: channelOf(th % r.o.channels), Thread: roots[th], Text: fmt.Sprintf("<@%s> m%d", rigBotUser, n)})
+		ts, err := r.ws.Say(sim.Say{From: who, Channel: channelOf(th % r.o.channels), Thread: roots[th], Text: fmt.Sprintf("<@%s> m%d", botUser, n)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func (k kills) read(log []sim.Entry) []*said {
 			}
 		case e.What == sim.Removed:
 			delete(texts, e.TS)
-		case e.App != "" && e.Message != nil && e.Person == rigBotUser:
+		case e.App != "" && e.Message != nil && e.Person == botUser:
 			texts[e.TS] = e
 		}
 	}

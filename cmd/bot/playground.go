@@ -56,6 +56,9 @@ const (
 	playgroundApp = "xapp-1-playground"
 )
 
+// botUser is the bot in simulated workspaces.
+const botUser = "U0BOT"
+
 func runPlayground(ctx context.Context, path string, f playgroundFlags, s streams, env config.Environ) (err error) {
 	m, err := modeOf(f.live, f.offline)
 	if err != nil {
@@ -84,6 +87,7 @@ func runPlayground(ctx context.Context, path string, f playgroundFlags, s stream
 	defer func() { err = errors.Join(err, server.Close()) }()
 
 	say := &aloud{out: s.out}
+	refused := false // the files as they are; only the watcher looks at it
 	st, err := newStation(ctx, stationOptions{
 		app: AppOptions{
 			Path: path, Env: ownStore(env, filepath.Join(scratch, "bot.db")), Mode: m, Pace: readable,
@@ -93,9 +97,14 @@ func runPlayground(ctx context.Context, path string, f playgroundFlags, s stream
 		mend: func(changed bool, err error) {
 			switch {
 			case err != nil:
-				say.print("The changed pack was not taken; the version before stays active:\n  %s\n", strings.Join(lines(err), "\n  "))
+				refused = true
+				say.print("The changed pack was not taken; the version before stays active:\n  %s\n", strings.Join(lines(errors.Unwrap(err)), "\n  "))
 			case changed:
+				refused = false
 				say.print("The changed pack is active, for messages from now on.\n")
+			case refused:
+				refused = false
+				say.print("The pack is as it was; the active version stays.\n")
 			}
 		},
 	})
@@ -127,7 +136,7 @@ func (a *aloud) print(format string, args ...any) {
 }
 
 // readable lets the words of a rehearsed answer come as they would from a model.
-func readable(ctx context.Context) error { return wait(ctx, 25*time.Millisecond) }
+func readable(ctx context.Context) error { return wait(ctx, 50*time.Millisecond) }
 
 // ownStore puts the store into a place of its own where the environment names none.
 func ownStore(env config.Environ, path string) config.Environ {
@@ -164,7 +173,10 @@ func populate(w *sim.Workspace, p *config.Pack) {
 			groups[g] = append(groups[g], r.ID)
 		}
 	}
-	app := w.AddApp(sim.App{ID: "A0BOT", Name: p.Name, User: "U0BOT", Bot: "B0BOT", BotToken: playgroundBot, AppToken: playgroundApp, AgentView: true})
+	app := w.AddApp(sim.App{
+		ID: "A0BOT", Name: p.Name, User: botUser, Bot: "B0BOT", BotToken: playgroundBot, AppToken: playgroundApp, AgentView: true,
+		Shortcuts: []sim.MessageShortcut{{Name: "Ask Switchboard about this", Callback: slack.AskShortcut}},
+	})
 	for _, id := range slices.Sorted(maps.Keys(groups)) {
 		w.AddGroup(sim.Group{ID: id, Handle: strings.ToLower(strings.TrimPrefix(id, "S0")), Members: groups[id]})
 	}
@@ -225,7 +237,7 @@ func suggestions(p *config.Pack) []sim.Suggestion {
 			continue
 		}
 		seen[who] = true
-		out = append(out, sim.Suggestion{Channel: r.In, Text: r.Steps[0].Say, Why: r.Name})
+		out = append(out, sim.Suggestion{Channel: r.In, Text: "<@" + botUser + "> " + r.Steps[0].Say, Why: r.Name})
 	}
 	return out
 }

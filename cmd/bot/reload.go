@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"github.com/rs/zerolog"
 
 	"switchboard/config"
 	"switchboard/rehearse"
@@ -67,7 +68,7 @@ func (a *App) rehearsed(ctx context.Context, pack *config.Pack) (err error) {
 		return errors.New("the files changed while they were read; save once more")
 	}
 	var bad []error
-	err = p.play(ctx, rehearse.Options{Log: a.log}, func(r rehearse.Result) error {
+	err = p.play(ctx, rehearse.Options{Log: zerolog.Nop()}, func(r rehearse.Result) error {
 		for _, f := range r.Failures {
 			bad = append(bad, fmt.Errorf("%s: rehearsal %q does not hold: %s", r.Place, r.Name, f))
 		}

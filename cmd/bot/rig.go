@@ -68,7 +68,6 @@ tools:
 const (
 	rigBotToken = "xoxb-bench"   //nolint:gosec // it opens the rig's own workspace and nothing else
 	rigAppToken = "xapp-1-bench" //nolint:gosec // as above
-	rigBotUser  = "U0BOT"
 )
 
 // newRig builds the world. The bot is not started yet.
@@ -92,8 +91,8 @@ func newRig(ctx context.Context, o rigOptions) (_ *rig, err error) {
 		}
 	}
 	r.ws = sim.New(sim.Options{Team: "T0BENCH", Times: sim.Times{Retry: o.retry}})
-	r.ws.AddApp(sim.App{ID: "A0BOT", Name: "bench", User: rigBotUser, Bot: "B0BOT", BotToken: rigBotToken, AppToken: rigAppToken})
-	members := []string{rigBotUser}
+	r.ws.AddApp(sim.App{ID: "A0BOT", Name: "bench", User: botUser, Bot: "B0BOT", BotToken: rigBotToken, AppToken: rigAppToken})
+	members := []string{botUser}
 	for i := range o.people {
 		members = append(members, r.ws.AddPerson(sim.Person{ID: personOf(i), Name: fmt.Sprintf("person-%d", i)}).ID)
 	}

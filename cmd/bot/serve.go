@@ -13,28 +13,27 @@ import (
 )
 
 func serveCommand(s streams, env config.Environ) *cobra.Command {
-	var forceLive, forceOffline bool
+	var forceOffline bool
 	cmd := &cobra.Command{
 		Use:   "serve PACK",
 		Short: "Answer people in Slack",
 		Long: `Answer people in Slack, until it is stopped.
 
-It needs SLACK_BOT_TOKEN, and SLACK_APP_TOKEN for Socket Mode or SLACK_SIGNING_SECRET for events over HTTP (they come to
+It needs the keys of the pack's models (or --offline), SLACK_BOT_TOKEN, and SLACK_APP_TOKEN for Socket Mode or SLACK_SIGNING_SECRET for events over HTTP (they come to
 /slack/events at BOT_ADDR). docs/slack.md says where they come from, and bot slack check what they can do. Health is told at
 /healthz and /readyz of BOT_ADDR. A changed file of the pack takes effect for the next message; a version with mistakes does
 not take over.`,
 		Example: "bot serve examples/club",
 		Args:    packArg(0, "the folder of one pack"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := modeOf(forceLive, forceOffline)
-			if err != nil {
-				return err
+			m := live // a team must not meet a bot that plays its rehearsals because a key is missing
+			if forceOffline {
+				m = offline
 			}
 			return runServe(cmd.Context(), args[0], m, s, env)
 		},
 	}
-	cmd.Flags().BoolVar(&forceLive, "live", false, "ask the real model, and do not start without its key")
-	cmd.Flags().BoolVar(&forceOffline, "offline", false, "play the pack's rehearsals, even if a key is set")
+	cmd.Flags().BoolVar(&forceOffline, "offline", false, "play the pack's rehearsals in place of asking a model")
 	return cmd
 }
 
@@ -43,10 +42,14 @@ func runServe(ctx context.Context, path string, m mode, s streams, env config.En
 	if err != nil {
 		return err
 	}
+	connect, err := slackOptions(settings)
+	if err != nil {
+		return err
+	}
 	log := logger(s.err, env, settings, zerolog.InfoLevel, false)
 	st, err := newStation(ctx, stationOptions{
 		app:   AppOptions{Path: path, Env: env, Mode: m, Log: log},
-		slack: slackOptions(settings),
+		slack: connect,
 	})
 	if err != nil {
 		return err
@@ -66,6 +69,14 @@ func runServe(ctx context.Context, path string, m mode, s streams, env config.En
 	return nil
 }
 
-func slackOptions(s config.Settings) slack.Options {
-	return slack.Options{BotToken: s.SlackBot, AppToken: s.SlackApp, SigningSecret: s.SlackSecret, APIURL: s.SlackAPI}
+// slackOptions takes the tokens over; the error names the variables that are missing.
+func slackOptions(s config.Settings) (slack.Options, error) {
+	var errs []error
+	if s.SlackBot == "" {
+		errs = append(errs, errors.New("SLACK_BOT_TOKEN is not set; docs/slack.md says where it comes from"))
+	}
+	if s.SlackApp == "" && s.SlackSecret == "" {
+		errs = append(errs, errors.New("neither SLACK_APP_TOKEN (Socket Mode) nor SLACK_SIGNING_SECRET (events over HTTP) is set; docs/slack.md says which to choose"))
+	}
+	return slack.Options{BotToken: s.SlackBot, AppToken: s.SlackApp, SigningSecret: s.SlackSecret, APIURL: s.SlackAPI}, errors.Join(errs...)
 }

@@ -41,7 +41,10 @@ func runSlackCheck(ctx context.Context, asJSON bool, s streams, env config.Envir
 	if err != nil {
 		return err
 	}
-	o := slackOptions(settings)
+	o, err := slackOptions(settings)
+	if err != nil {
+		return err
+	}
 	o.Now, o.Wait, o.Log = time.Now, wait, logger(s.err, env, settings, zerolog.ErrorLevel, !asJSON)
 	report, err := slack.Check(ctx, o)
 	if err != nil {

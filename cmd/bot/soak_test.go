@@ -50,10 +50,11 @@ func TestSoakSteady(t *testing.T) {
 		if err := r.say(n, n); err != nil {
 			t.Fatal(err)
 		}
-		switch perHalfMinute := int(30 * time.Second / every); {
-		case n%perHalfMinute == perHalfMinute/2: // between two looks
+		const perHalfMinute = int(30 * time.Second / every)
+		switch n % perHalfMinute {
+		case perHalfMinute / 2: // between two looks
 			r.ws.Cut("")
-		case n%perHalfMinute == perHalfMinute-1:
+		case perHalfMinute - 1:
 			m, g, err := r.vital(t)
 			if err != nil {
 				t.Fatal(err)

@@ -25,7 +25,7 @@ type station struct {
 	http  *http.Server
 	addr  string // where it listens
 	log   zerolog.Logger
-	mend  func(changed bool, err error) // told of every reload; may be nil
+	mend  func(changed bool, err error) // told of every reload, in place of the log; may be nil
 	ended chan error                    // why the station cannot go on
 	quit  context.CancelCauseFunc
 	work  sync.WaitGroup
@@ -35,7 +35,7 @@ type station struct {
 type stationOptions struct {
 	app   AppOptions
 	slack slack.Options                 // tokens and address; the rest is filled in
-	mend  func(changed bool, err error) // told of every reload; may be nil
+	mend  func(changed bool, err error) // told of every reload, in place of the log; may be nil
 }
 
 // newStation builds everything that can fail without Slack. Nothing works yet.
@@ -86,6 +86,23 @@ func (st *station) start(ctx context.Context, addr string) error {
 		return err
 	}
 	st.work.Go(func() { w.run(run) })
+	return st.connected(ctx)
+}
+
+// connected waits a while until events can come in: who reads that the bot serves may write to it. Where it takes longer, it
+// goes on without.
+func (st *station) connected(ctx context.Context) error {
+	const patience = 10 * time.Second
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-st.slack.Connected():
+	case err := <-st.slack.Fatal():
+		return err
+	case <-late.C:
+		st.log.Warn().Str("reason", st.slack.Health().Reason).Msg("not connected to Slack yet")
+	case <-ctx.Done():
+	}
 	return nil
 }
 
@@ -112,14 +129,15 @@ func (st *station) meet(ctx context.Context) error {
 
 // reloaded writes down how a reload went.
 func (st *station) reloaded(changed bool, err error) {
+	if st.mend != nil { // it is told to people
+		st.mend(changed, err)
+		return
+	}
 	switch {
 	case err != nil:
-		st.log.Error().Strs("problems", lines(err)).Msg("the changed pack was not taken")
+		st.log.Error().Strs("problems", lines(errors.Unwrap(err))).Msg("the changed pack was not taken")
 	case changed:
 		st.log.Info().Str("version", short(st.app.pack().Digest)).Msg("the changed pack is active, for messages from now on")
-	}
-	if st.mend != nil {
-		st.mend(changed, err)
 	}
 }
 

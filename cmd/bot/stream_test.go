@@ -50,7 +50,7 @@ func TestM7_ATokenEach50MsIsSeenEarlyAndNeverHalfALink(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := r.ws.Say(sim.Say{From: personOf(0), Channel: where, Text: "<@" + rigBotUser + "> read row 1"}); err != nil {
+			if _, err := r.ws.Say(sim.Say{From: personOf(0), Channel: where, Text: "<@" + botUser + "> read row 1"}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := r.ws.Await(t.Context(), 0, func(e sim.Entry) bool {
@@ -60,7 +60,7 @@ func TestM7_ATokenEach50MsIsSeenEarlyAndNeverHalfALink(t *testing.T) {
 			}
 			first := time.Time{}
 			for _, e := range r.ws.Log() {
-				if e.App == "" || e.Message == nil || e.Person != rigBotUser {
+				if e.App == "" || e.Message == nil || e.Person != botUser {
 					continue
 				}
 				if rest := link.ReplaceAllString(e.Text, ""); half.MatchString(rest) {

@@ -104,7 +104,7 @@ func gather(ctx context.Context, path string, env config.Environ, m mode) (*part
 	case m == byKey:
 		p.live = len(missing) == 0
 	case m == live && len(missing) > 0 && !open:
-		return nil, errors.Join(fmt.Errorf("run live: %s is not set; set it, or leave --live out to play the rehearsals", missing[0]), stop())
+		return nil, errors.Join(fmt.Errorf("run live: %s is not set; set it, or play the pack's rehearsals in place of it (without --live, or with --offline)", missing[0]), stop())
 	}
 	if p.pack, err = load(path, p.options()); err != nil {
 		return nil, errors.Join(err, stop())

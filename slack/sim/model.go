@@ -76,9 +76,17 @@ type App struct {
 	Events []string `json:"events,omitempty"`
 	// AgentView is the manifest's agent_view: agents.sessions.*, and a thread for each message in the DM.
 	AgentView bool `json:"agent_view,omitempty"`
+	// Shortcuts are those of the manifest that stand in the menu of a message.
+	Shortcuts []MessageShortcut `json:"shortcuts,omitempty"`
 	// NoHome and NoMessages switch the tabs of its App Home off.
 	NoHome     bool `json:"no_home,omitempty"`
 	NoMessages bool `json:"no_messages,omitempty"`
+}
+
+// MessageShortcut is something that an app offers to do about a message.
+type MessageShortcut struct {
+	Name     string `json:"name"`
+	Callback string `json:"callback"`
 }
 
 // DefaultScopes are those of a bot that reads, answers, streams and looks things up.

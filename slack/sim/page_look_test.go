@@ -81,6 +81,13 @@ func testKeyboard(t *testing.T, b *browser) {
 	p.shows(testid("thread"), "an answer")
 	p.keys("thanks" + kb.Enter)
 	w.await(from, sim.Said, func(e sim.Entry) bool { return e.Thread == root && e.Text == "thanks" })
+	p.shows("#thread .thread-count", "2 replies")
+	eval[any](p, `document.querySelector("#thread .message:last-child").focus()`)
+	w.ok("chat.postMessage", args{"channel": hall, "thread_ts": root, "text": "you are welcome"})
+	p.shows("#thread .thread-count", "3 replies")
+	if s := eval[string](p, `document.activeElement.innerText`); !strings.Contains(s, "thanks") {
+		t.Errorf("a new reply took the focus to %q", s)
+	}
 	p.keys(kb.Escape)
 	p.until(`document.querySelector("#thread").hidden && document.activeElement.dataset.ts === ` + quote(root))
 	p.keys(kb.ArrowDown)
@@ -298,6 +305,17 @@ func testInspector(t *testing.T, b *browser) {
 	eval[any](p, `[...document.querySelectorAll(".filter")].find((e) => e.textContent === "messages").click()`)
 	p.gone(`.row[data-what="said"]`)
 	eval[any](p, `[...document.querySelectorAll(".filter")].find((e) => e.textContent === "messages").click()`)
+	press := func(what string) {
+		eval[any](p, `document.body.dispatchEvent(new PointerEvent("`+what+`", { bubbles: true }))`)
+	}
+	press("pointerdown")
+	w.say("while a button is pressed")
+	p.shows(".row", "while a button is pressed")
+	if strings.Contains(eval[string](p, `document.querySelector("#talk").innerText`), "while a button is pressed") {
+		t.Error("the conversation was drawn anew under a pressed pointer")
+	}
+	press("pointerup")
+	p.shows(testid("message"), "while a button is pressed")
 	p.click(testid("inspector-pause"))
 	from := w.Mark()
 	w.say("while it is held")
@@ -402,6 +420,12 @@ func testReading(t *testing.T, b *browser) {
 	p.until(`(() => { const b = document.querySelector(".list"); return b.scrollHeight - b.scrollTop - b.clientHeight < 5 })()`)
 	w.ok("chat.postMessage", args{"channel": "C0ATTIC", "text": "look here <@U0ANA>"})
 	p.shows(testid("channel-attic")+" .news", "1")
+	eval[any](p, `document.querySelector('`+testid("channel-attic")+`').kept = true`)
+	w.post("what stands elsewhere stays")
+	p.shows(testid("message"), "what stands elsewhere stays")
+	if !eval[bool](p, `document.querySelector('`+testid("channel-attic")+`').kept === true`) {
+		t.Error("a line of the sidebar was made anew without need: a click on it would have been lost")
+	}
 	p.click(testid("channel-attic"))
 	p.gone(testid("channel-attic") + " .news")
 	p.shows(".unread-line", "New")

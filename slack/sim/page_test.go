@@ -323,14 +323,18 @@ func testViews(t *testing.T, b *browser) {
 	}})
 	p := look(t, b, w, hall)
 	p.shows(testid("message")+" strong", "Really")
-	p.click(testid("button-open"))
-	var trigger string
-	select {
-	case trigger = <-triggers:
-	case <-p.ctx.Done():
-		t.Fatal("the app got no click")
+	pressed := func() string {
+		t.Helper()
+		p.click(testid("button-open"))
+		select {
+		case trigger := <-triggers:
+			return trigger
+		case <-p.ctx.Done():
+			t.Fatal("the app got no click")
+		}
+		return ""
 	}
-	w.ok("views.open", args{"trigger_id": trigger, "view": map[string]any{
+	w.ok("views.open", args{"trigger_id": pressed(), "view": map[string]any{
 		"type": "modal", "title": plain("A form"), "submit": plain("Send"), "blocks": []any{
 			map[string]any{"type": "input", "block_id": "why", "label": plain("Why?"), "element": map[string]any{"type": "plain_text_input", "action_id": "text"}},
 		},
@@ -343,6 +347,11 @@ func testViews(t *testing.T, b *browser) {
 	p.click(testid("modal-submit"))
 	p.until(`!document.querySelector("#modal").open`)
 	w.await(from, sim.ViewClosed)
+
+	w.ok("views.open", args{"trigger_id": pressed(), "view": map[string]any{"type": "modal", "title": plain("A note"), "blocks": []any{}}})
+	p.until(`document.querySelector("#modal").open`)
+	eval[any](p, `(() => { const b = document.querySelector('`+testid("modal-close")+`'); for (let n = 0; n < 2; n++) b.click(); })()`) // the second is nothing more
+	p.until(`!document.querySelector("#modal").open`)
 
 	w.ok("chat.postEphemeral", args{"channel": hall, "user": anas, "text": "for your eyes"})
 	w.ok("chat.postEphemeral", args{"channel": hall, "user": bobs, "text": "for other eyes"})

@@ -36,6 +36,11 @@ class Page {
       this.go({ pane: "talk" });
       requestAnimationFrame(() => this.talk.focus());
     });
+    this.pressed = false; // a pointer is held down
+    document.addEventListener("pointerdown", () => { this.pressed = true; }, true);
+    for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, () => this.release(), true);
+    document.addEventListener("pointermove", (ev) => { if (this.pressed && !ev.buttons) this.release(); }, true);
+    window.addEventListener("blur", () => this.release());
     document.addEventListener("visibilitychange", () => { if (!document.hidden) this.read(); });
     this.store.start();
   }
@@ -177,12 +182,23 @@ class Page {
     return typed(text || "", this.store).replace(/[*_~`]/g, "");
   }
 
-  // draw brings the page up to date, at most once a frame.
+  release() {
+    this.pressed = false;
+    if (this.late) this.draw();
+  }
+
+  // draw brings the page up to date, at most once a frame. While a pointer is held down it waits: a button that is drawn
+  // anew under the pointer gets no click, and what is being marked would be lost.
   draw() {
-    if (this.drawing) return;
+    this.late = this.pressed;
+    if (this.drawing || this.late) return;
     this.drawing = true;
     requestAnimationFrame(() => {
       this.drawing = false;
+      if (this.pressed) {
+        this.late = true;
+        return;
+      }
       this.talk.draw(); // first, since it marks what is new before it counts as read
       this.read();
       this.side.draw();
@@ -258,12 +274,12 @@ class Page {
 
   async clickMessage(m, e, value) {
     this.leave(e.url);
-    await this.tried(() => this.store.act("click", { from: this.me, channel: m.channel, ts: m.ts, action: e.action_id, value: chosen(value) }));
+    return this.tried(() => this.store.act("click", { from: this.me, channel: m.channel, ts: m.ts, action: e.action_id, value: chosen(value) }));
   }
 
   async clickView(v, e, value) {
     this.leave(e.url);
-    await this.tried(() => this.store.act("click", { from: this.me, view: v.id, action: e.action_id, value: chosen(value) }));
+    return this.tried(() => this.store.act("click", { from: this.me, view: v.id, action: e.action_id, value: chosen(value) }));
   }
 
   // leave opens the address of a button, if it may be followed.
@@ -333,6 +349,13 @@ class Page {
     if (await ask({ title: "Delete this message?", text: "It is gone for everybody. What the bot is doing about it ends.", confirm: "Delete", style: "danger" })) {
       await this.tried(() => this.store.act("delete", { from: this.me, channel: m.channel, ts: m.ts }));
     }
+  }
+
+  // shortcuts are what the apps offer to do about a message, as items of its menu.
+  shortcuts(m) {
+    return [...this.store.apps.values()].flatMap((a) => (a.shortcuts || []).map((s) => [
+      s.name, () => this.tried(() => this.store.act("shortcut", { from: this.me, app: a.id, callback: s.callback, channel: m.channel, ts: m.ts })),
+    ]));
   }
 
   dismiss(m) {

@@ -50,6 +50,31 @@ export function swap(e, ...children) {
   return e;
 }
 
+// place makes a box hold these nodes in this order, and moves only those that are out of place, so that focus, selections
+// and scroll positions within the others stay, and a click on one of them is not lost.
+export function place(box, nodes) {
+  const wanted = new Set(nodes);
+  const old = new Map(); // dividers, by what they say
+  for (const e of [...box.children]) {
+    if (wanted.has(e)) continue;
+    if (e.classList.contains("day")) old.set(e.className + e.textContent, e);
+    else e.remove();
+  }
+  const all = nodes.map((n) => {
+    if (!n.classList.contains("day")) return n;
+    const key = n.className + n.textContent;
+    const same = old.get(key);
+    old.delete(key);
+    return same || n;
+  });
+  for (const e of old.values()) e.remove();
+  let at = box.firstChild;
+  for (const n of all) {
+    if (at === n) at = at.nextSibling;
+    else box.insertBefore(n, at);
+  }
+}
+
 // The icons are drawn on a 20 x 20 grid with a stroke of 1.6, so that they look like one hand's work.
 const paths = {
   hash: "M7.5 3 5.5 17M14.5 3l-2 14M3.5 7.5h14M2.5 12.5h14",
@@ -93,9 +118,16 @@ export function icon(name) {
   return s;
 }
 
+const hours = new Intl.DateTimeFormat([], { hour: "numeric", minute: "2-digit" });
+
 // clock shows a Slack timestamp ("1700000000.000100") as the reader's time of day.
 export function clock(ts) {
-  return when(ts).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  return hours.format(when(ts));
+}
+
+// shortClock does so in as little room as there is in the margin: without AM and PM.
+export function shortClock(ts) {
+  return hours.formatToParts(when(ts)).filter((p) => p.type !== "dayPeriod").map((p) => p.value).join("").trim();
 }
 
 let today = 0; // midnight for which the names of days are remembered

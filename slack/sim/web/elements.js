@@ -24,17 +24,18 @@ function other(e) {
   return h("span", { class: "chip" }, `“${e.type || "element"}” cannot be used here`);
 }
 
-// press lets an element be used: it is shown as busy until the click is accepted, and asks first where it must.
+// press lets an element be used: it is shown as busy until the click is accepted, and asks first where it must. What it
+// gives says whether the click was accepted.
 function press(e, block, at, value) {
   return async (ev) => {
-    if (!at.act) return;
+    if (!at.act) return false;
     const b = ev.currentTarget;
-    if (b.getAttribute("aria-disabled") === "true") return;
-    if (e.confirm && !(await at.confirm(e.confirm))) return;
+    if (b.getAttribute("aria-disabled") === "true") return false;
+    if (e.confirm && !(await at.confirm(e.confirm))) return false;
     b.setAttribute("aria-disabled", "true");
     b.classList.add("busy");
     try {
-      await at.act(e, block, value ?? e.value ?? "");
+      return Boolean(await at.act(e, block, value ?? e.value ?? ""));
     } finally {
       b.removeAttribute("aria-disabled");
       b.classList.remove("busy");
@@ -57,7 +58,7 @@ function feedback(e, block, at) {
       "aria-pressed": "false", dataset: { testid: "button-" + (e.action_id || ""), value: b?.value || "" }, disabled: !at.act,
       on: { click: async (ev) => {
         const me = ev.currentTarget; // read before the wait: it is gone after
-        await press(e, block, at, b?.value)(ev);
+        if (!(await press(e, block, at, b?.value)(ev))) return;
         for (const x of me.parentElement.children) x.setAttribute("aria-pressed", String(x === me));
         at.rated?.(e, b?.value);
       } },

@@ -1,6 +1,6 @@
 // A list of messages that follows what is said without pulling the reader away from what they read.
 
-import { h, swap, icon, day, count } from "./dom.js";
+import { h, swap, place, icon, day, count } from "./dom.js";
 import { message, redraw } from "./message.js";
 
 const together = 5 * 60; // seconds within which messages of one author stand under one name
@@ -122,21 +122,5 @@ export class List {
     const e = this.shown.get(ts)?.e;
     e?.scrollIntoView({ block: "center" });
     e?.focus({ preventScroll: true });
-  }
-}
-
-// place makes a box hold these nodes in this order, and moves only those that are out of place, so that focus, selections
-// and scroll positions within the others stay.
-function place(box, nodes) {
-  let at = box.firstChild;
-  for (const n of nodes) {
-    if (at === n) at = at.nextSibling;
-    else if (at && n.classList.contains("day") && at.className === n.className && at.textContent === n.textContent) at = at.nextSibling;
-    else box.insertBefore(n, at);
-  }
-  while (at) {
-    const next = at.nextSibling;
-    at.remove();
-    at = next;
   }
 }

@@ -205,7 +205,13 @@ export function table(rows, sides) {
   return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" },
     h("table", {},
       h("thead", {}, h("tr", {}, (head || []).map((c, n) => h("th", { scope: "col", class: side(n), dir: "auto" }, c)))),
-      h("tbody", {}, body.map((r) => h("tr", {}, r.map((c, n) => h("td", { class: side(n), dir: "auto" }, c)))))));
+      h("tbody", {}, body.map((r) => h("tr", {}, r.map((c, n) => inOneLine(h("td", { class: side(n), dir: "auto" }, c))))))));
+}
+
+// inOneLine keeps a cell of a few words, such as a figure with its unit, in one line.
+function inOneLine(cell) {
+  if (cell.textContent.length < 20) cell.classList.add("one-line");
+  return cell;
 }
 
 function readParagraph(rows, i, names, depth, out) {

@@ -1,6 +1,6 @@
 // One message as people see it.
 
-import { h, icon, clock, full, count } from "./dom.js";
+import { h, icon, clock, shortClock, full, count } from "./dom.js";
 import { mrkdwn } from "./markdown.js";
 import { blocks, attachment, file } from "./blocks.js";
 import { emoji } from "./emoji.js";
@@ -68,7 +68,7 @@ export function message(m, page, { compact, inThread }) {
     class: ["message", compact ? "compact" : "", own ? "own" : "", m.to ? "whisper" : "", m.streaming ? "streaming" : "", page.mentions(m) ? "for-me" : ""].filter(Boolean).join(" "),
     dataset: { testid: "message", ts: m.ts, user: m.user || "" }, "aria-label": `${p.name}, ${clock(m.ts)}`, tabindex: "-1",
   },
-  h("div", { class: "gutter" }, compact ? h("time", { class: "small-time", title: full(m.ts) }, clock(m.ts)) : avatar(p, app)),
+  h("div", { class: "gutter" }, compact ? h("time", { class: "small-time", title: full(m.ts) }, shortClock(m.ts)) : avatar(p, app)),
   h("div", { class: "content" },
     compact ? null : h("div", { class: "head" }, h("bdi", { class: "name" }, p.name), badge(p), h("time", { title: full(m.ts) }, clock(m.ts)),
       m.edited && !app ? h("span", { class: "edited", title: full(m.edited.ts) }, "edited") : null),
@@ -120,6 +120,7 @@ function tools(m, page, own, root, inThread) {
     tool("more", "More", (ev) => page.menu(ev.currentTarget, [
       inThread ? null : ["Reply in thread", () => page.open(m.channel, root, true)],
       ["Copy text", () => page.copy(m)],
+      ...page.shortcuts(m),
       own && !m.files?.length ? ["Edit message", () => page.edit(m)] : null,
       own ? ["Delete message", () => page.remove(m), "danger"] : null,
     ].filter(Boolean))));

@@ -116,8 +116,12 @@ export class Modal {
     }
   }
 
-  leave() {
-    if (this.shown) this.page.closeView(this.shown);
+  // leave closes the view. That takes a moment, in which another press is nothing more.
+  async leave() {
+    const v = this.shown;
+    if (!v || this.leaving === v.id) return;
+    this.leaving = v.id;
+    if (!(await this.page.closeView(v))) this.leaving = "";
   }
 }
 

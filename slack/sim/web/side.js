@@ -1,6 +1,6 @@
 // The sidebar: who one is, and the conversations, each a line with a lamp that lights up when there is something new.
 
-import { h, swap, icon } from "./dom.js";
+import { h, swap, place, icon } from "./dom.js";
 import { avatar, badge } from "./message.js";
 
 export class Side {
@@ -8,6 +8,8 @@ export class Side {
     this.page = page;
     this.rooms = document.getElementById("rooms");
     this.who = document.getElementById("who");
+    this.lines = new Map(); // room -> {key, e}
+    this.sections = new Map(); // title -> {e, list}
     this.rooms.addEventListener("keydown", (ev) => this.keys(ev));
   }
 
@@ -19,19 +21,38 @@ export class Side {
     const rooms = mine.filter((c) => c.kind !== "im" && c.kind !== "mpim").sort(byName);
     const talks = mine.filter((c) => (c.kind === "im" || c.kind === "mpim") && !c.app);
     const held = document.activeElement?.dataset?.room;
-    swap(this.rooms,
+    place(this.rooms, [
       this.section("Channels", [...rooms.map((c) => this.line(c)), ...open.sort(byName).map((c) => this.line(c, true))]),
       talks.length ? this.section("Direct messages", talks.map((c) => this.line(c))) : null,
-      store.apps.size ? this.section("Apps", [...store.apps.values()].map((a) => this.app(a, mine))) : null);
+      store.apps.size ? this.section("Apps", [...store.apps.values()].map((a) => this.app(a, mine))) : null,
+    ].filter(Boolean));
     const lines = [...this.rooms.querySelectorAll(".line")];
     const stop = lines.find((l) => held && l.dataset.room === held) || lines.find((l) => l.getAttribute("aria-current")) || lines[0];
-    if (stop) stop.tabIndex = 0;
-    if (held) stop?.focus({ preventScroll: true });
+    for (const l of lines) l.tabIndex = l === stop ? 0 : -1;
+    if (held && document.activeElement !== stop) stop?.focus({ preventScroll: true });
   }
 
   section(title, lines) {
-    const id = "s-" + title.replace(/\W/g, "").toLowerCase();
-    return h("section", { class: "section", "aria-labelledby": id }, h("h2", { id }, title), h("ul", {}, lines.map((l) => h("li", {}, l))));
+    let s = this.sections.get(title);
+    if (!s) {
+      const id = "s-" + title.replace(/\W/g, "").toLowerCase();
+      const list = h("ul");
+      s = { list, e: h("section", { class: "section", "aria-labelledby": id }, h("h2", { id }, title), list) };
+      this.sections.set(title, s);
+    }
+    place(s.list, lines);
+    return s.e;
+  }
+
+  // kept gives the line of a conversation as it stands, if it still looks the same: a line that is put in another's place
+  // while it is pressed gets no click.
+  kept(room, looks, make) {
+    const key = JSON.stringify(looks);
+    const old = this.lines.get(room);
+    if (old?.key === key) return old.e;
+    const e = h("li", {}, make());
+    this.lines.set(room, { key, e });
+    return e;
   }
 
   line(c, outside) {
@@ -43,21 +64,21 @@ export class Side {
     const sign = other ? avatar(other) : icon({ private: "lock", shared: "shared" }[c.kind] || "hash");
     const says = [name, c.kind === "private" ? "private channel" : "", c.kind === "shared" ? "shared with another organisation" : "", outside ? "not joined" : "",
       news.mentions ? `${news.mentions} for you` : news.count ? `${news.count} new` : ""].filter(Boolean).join(", ");
-    return h("button", {
+    return this.kept(c.id, [says, news.count, here, outside, c.archived, c.kind, other?.id, other?.kind], () => h("button", {
       type: "button", class: "line" + (news.count ? " unread" : "") + (outside ? " outside" : "") + (c.archived ? " outside" : ""), tabindex: "-1", "aria-current": here ? "page" : null, "aria-label": says,
       dataset: { testid: "channel-" + (c.name || c.id), room: c.id }, on: { click: () => this.page.go({ channel: c.id, thread: "", pane: "talk", tab: "" }) },
     }, h("span", { class: "sign" }, sign), h("bdi", { class: "line-name" }, name), other ? badge(other) : null,
-    news.mentions ? h("span", { class: "news" }, news.mentions) : news.count ? h("span", { class: "lamp on" }) : null);
+    news.mentions ? h("span", { class: "news" }, news.mentions) : news.count ? h("span", { class: "lamp on" }) : null));
   }
 
   app(a, mine) {
     const c = mine.find((x) => x.app === a.id);
     const news = c ? this.page.news(c.id) : { count: 0 };
     const here = c && this.page.channel === c.id && this.page.pane !== "list";
-    return h("button", {
+    return this.kept(a.id, [a.name, news.count, here], () => h("button", {
       type: "button", class: "line" + (news.count ? " unread" : ""), tabindex: "-1", "aria-current": here ? "page" : null, "aria-label": a.name + ", app" + (news.count ? `, ${news.count} new` : ""),
       dataset: { testid: "channel-" + a.name, room: a.id }, on: { click: () => this.page.openApp(a) },
-    }, h("span", { class: "sign" }, avatar(null, a)), h("bdi", { class: "line-name" }, a.name), h("span", { class: "badge app" }, "app"), news.count ? h("span", { class: "news" }, news.count) : null);
+    }, h("span", { class: "sign" }, avatar(null, a)), h("bdi", { class: "line-name" }, a.name), h("span", { class: "badge app" }, "app"), news.count ? h("span", { class: "news" }, news.count) : null));
   }
 
   drawWho() {

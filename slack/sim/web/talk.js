@@ -159,9 +159,19 @@ export class Talk {
 
   drawHead(c) {
     const { store, me, tab } = this.page;
-    const key = JSON.stringify([c, me, tab, c && store.called(c, me), store.people.size]);
-    if (key === this.headKey) return;
+    const key = JSON.stringify([c, me, c && store.called(c, me), store.people.size]);
+    if (key !== this.headKey) this.makeHead(c);
     this.headKey = key;
+    for (const t of this.head.querySelectorAll(".tab")) {
+      const on = t.dataset.testid === "tab-" + (tab || "messages");
+      t.setAttribute("aria-selected", String(on));
+      t.tabIndex = on ? 0 : -1;
+    }
+  }
+
+  // makeHead draws the head; which tab is chosen, drawHead marks.
+  makeHead(c) {
+    const { store, me } = this.page;
     const held = this.head.contains(document.activeElement) ? document.activeElement.dataset.testid : null;
     const back = h("button", { type: "button", class: "icon-button back", "aria-label": "All conversations", on: { click: () => this.page.go({ pane: "list", thread: "" }) } }, icon("back"));
     if (!c) {
@@ -174,14 +184,14 @@ export class Talk {
     swap(this.head, back, h("span", { class: "pane-sign" }, sign), h("h2", {}, h("bdi", {}, store.called(c, me))),
       c.kind === "shared" ? h("span", { class: "badge external", title: "People of other organisations read along" }, "shared") : null,
       c.archived ? h("span", { class: "badge" }, "archived") : null,
-      app ? this.tabs(app, tab) : c.kind === "im" ? null : h("span", { class: "faces", title: people.map((p) => p.name).join(", ") },
+      app ? this.tabs(app) : c.kind === "im" ? null : h("span", { class: "faces", title: people.map((p) => p.name).join(", ") },
         people.slice(0, 4).map((p) => avatar(p)), h("span", { class: "faces-count" }, count(people.length, "member", "members"))));
     if (held) this.head.querySelector(`[data-testid="${held}"]`)?.focus();
   }
 
-  tabs(app, tab) {
+  tabs(app) {
     const one = (id, words) => h("button", {
-      type: "button", role: "tab", class: "tab", "aria-selected": String((tab || "messages") === id), tabindex: (tab || "messages") === id ? "0" : "-1", dataset: { testid: "tab-" + id },
+      type: "button", role: "tab", class: "tab", "aria-selected": "false", dataset: { testid: "tab-" + id },
       on: { click: () => this.page.openApp(app, id) },
     }, words);
     return h("div", { class: "tabs", role: "tablist", "aria-label": app.name, on: { keydown: (ev) => {
@@ -211,7 +221,7 @@ export class Talk {
     return h("div", { class: "intro greeting" },
       h("div", { class: "cords", "aria-hidden": "true" }, h("i"), h("i"), h("i"), h("i"), h("i"), h("i")),
       h("h3", {}, "A workspace of your own"),
-      h("p", {}, `Everything here runs on your machine: the people, the channels and ${app ? app.name : "the bot"}. Write as anybody, and watch what the bot does. Nothing reaches the real Slack.`),
+      h("p", {}, `Everything here runs on your machine: the people, the channels and ${app ? `the bot, which is called ${app.name}` : "the bot"}. Write as anybody, and watch what it does. Nothing reaches the real Slack.`),
       tries.length ? [h("p", { class: "try" }, "Three messages to begin with:".replace("Three messages", tries.length === 1 ? "A message" : tries.length === 2 ? "Two messages" : "Three messages")),
         h("ul", { class: "tries" }, tries.map((s) => h("li", {}, h("button", { type: "button", class: "try-button", dataset: { testid: "suggestion" }, on: { click: () => this.try(s) } },
           h("span", { class: "try-where" }, icon("hash"), store.channels.get(s.channel)?.name || store.called(store.channels.get(s.channel) || { members: [] }, this.page.me)),
