@@ -99,6 +99,7 @@ type Stop struct {
 	Message string `json:"message,omitempty"` // key of the message whose turn it is about; "": whatever is under way in the thread
 	By      Person `json:"by"`
 	Deleted bool   `json:"deleted,omitempty"` // the question is gone
+	ID      string `json:"id,omitempty"`      // as Message.ID, of what was deleted: it is not to be told to anybody any more
 }
 
 // Feedback is what a person thinks of an answer; the latest word of a person on a turn counts.

@@ -62,7 +62,9 @@ type Routed struct {
 type Folded struct {
 	Key   string `json:"key"` // of the message
 	Round int    `json:"round"`
-	Text  string `json:"-"` // as the model read it; empty once retention took it
+	ID    string `json:"id,omitempty"` // of the message, in its thread
+	Text  string `json:"-"`            // as the model read it; empty once retention took it
+	Said  string `json:"-"`            // as it stays in the thread: without the texts of its files
 }
 
 // Step is one model call, the router's included.
@@ -77,6 +79,8 @@ type Step struct {
 	Attempts int     `json:"attempts"`
 	Error    string  `json:"error,omitempty"`  // the reason, never the provider's words
 	Status   int     `json:"status,omitempty"` // HTTP status of the error, where there was one
+	// Estimated: the server gave no figures, so these are the most that the call can have used.
+	Estimated bool `json:"estimated,omitempty"`
 }
 
 // Intent is written before a call runs, also when it then may not.
@@ -127,11 +131,12 @@ type Answer struct {
 }
 
 // Reply is the content of a round: what the model answered. Final: no tools were offered for it. Heard is what the messages
-// said that were folded in before it, in the order of their events.
+// said that were folded in before it, in the order of their events; Said, as it stays in the thread, "" where that is the same.
 type Reply struct {
 	llm.Reply
 	Final bool     `json:"final,omitempty"`
 	Heard []string `json:"heard,omitempty"`
+	Said  []string `json:"said,omitempty"`
 }
 
 // Feedback is what the people who rated a turn think of it.

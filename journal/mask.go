@@ -1,8 +1,9 @@
 package journal
 
 import (
+	"cmp"
 	"encoding/json"
-	"sort"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -37,16 +38,16 @@ func NewMask(bound map[string][]string, secrets []string) Mask {
 		}
 		m.add(v, "‹secret›", true)
 	}
-	// The longest first, so that a value inside another one does not leave half of it; then by text, so that the result
-	// does not depend on the order of a map.
-	sort.Slice(m.pairs, func(i, j int) bool {
-		a, b := m.pairs[i], m.pairs[j]
-		if len(a.value) != len(b.value) {
-			return len(a.value) > len(b.value)
-		}
-		return a.value+a.shown < b.value+b.shown
-	})
+	m.order()
 	return m
+}
+
+// order puts the longest first, so that a value inside another one does not leave half of it; then by text, so that the
+// result does not depend on the order of a map.
+func (m *Mask) order() {
+	slices.SortStableFunc(m.pairs, func(a, b pair) int {
+		return cmp.Or(cmp.Compare(len(b.value), len(a.value)), cmp.Compare(a.value+a.shown, b.value+b.shown))
+	})
 }
 
 func (m *Mask) add(value, shown string, anywhere bool) {

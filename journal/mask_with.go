@@ -1,9 +1,6 @@
 package journal
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // With gives a mask that also hides these values of a scope variable, which became known only now. m itself stays as it is,
 // so that the values of one request are hidden in that request alone.
@@ -12,10 +9,7 @@ func (m Mask) With(name string, values ...string) Mask {
 	for _, v := range values {
 		out.add(v, "‹"+name+"›", false)
 	}
-	// As NewMask orders them: the longest first, so that a value inside another one does not leave half of it.
-	slices.SortStableFunc(out.pairs, func(a, b pair) int {
-		return cmp.Or(cmp.Compare(len(b.value), len(a.value)), cmp.Compare(a.value+a.shown, b.value+b.shown))
-	})
+	out.order()
 	return out
 }
 

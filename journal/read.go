@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -148,7 +149,7 @@ func (t *Turn) fill(c store.Content) error {
 		if err := json.Unmarshal(c.Value, &r); err != nil {
 			return err
 		}
-		t.heard(n, r.Heard)
+		t.heard(n, r)
 		t.Rounds = append(t.Rounds, r)
 	case strings.HasSuffix(name, "/words") && scan(name, "call/%d/words", &n):
 		if call := t.Call(n); call != nil {
@@ -163,10 +164,14 @@ func (t *Turn) fill(c store.Content) error {
 }
 
 // heard gives the messages that were folded in before a round their words.
-func (t *Turn) heard(round int, texts []string) {
+func (t *Turn) heard(round int, r Reply) {
 	for _, f := range t.Folded {
-		if f.Round == round && len(texts) > 0 {
-			f.Text, texts = texts[0], texts[1:]
+		if f.Round == round && len(r.Heard) > 0 {
+			f.Text, r.Heard = r.Heard[0], r.Heard[1:]
+			f.Said = f.Text
+			if len(r.Said) > 0 {
+				f.Said, r.Said = cmp.Or(r.Said[0], f.Text), r.Said[1:]
+			}
 		}
 	}
 }

@@ -126,7 +126,10 @@ func (r *Recorder) Step(s Step) { r.Stage(func(b *store.Batch) { r.Event(b, Kind
 func (r *Recorder) Round(n int, reply Reply, folded []Folded) {
 	r.Stage(func(b *store.Batch) {
 		for _, f := range folded {
-			reply.Heard = append(reply.Heard, f.Text)
+			if f.Said == f.Text {
+				f.Said = ""
+			}
+			reply.Heard, reply.Said = append(reply.Heard, f.Text), append(reply.Said, f.Said)
 			r.Event(b, KindFolded, f)
 		}
 		r.Content(b, roundKey(r.turn, n), reply)

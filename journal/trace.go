@@ -70,6 +70,9 @@ func (d *drawing) line(format string, args ...any) {
 
 func (d *drawing) step(at time.Time, id string, s Step) {
 	end := fmt.Sprintf("%d in (%d cached), %d out, %.6f USD, %d ms, attempts %d", s.Input, s.Cached, s.Output, s.Cost.Dollars(), s.MS, s.Attempts)
+	if s.Estimated {
+		end += ", estimated"
+	}
 	if s.Error != "" {
 		end = "failed: " + s.Error + status(s.Status) + ", " + end
 	}

@@ -219,9 +219,13 @@ func (r *Rates) wait(ctx context.Context, t *config.Tool, bound time.Duration) e
 		r.by = map[string]*rate.Limiter{}
 	}
 	l, ok := r.by[t.Name]
-	if !ok || float64(l.Limit()) != t.Rate {
-		l = rate.NewLimiter(rate.Limit(t.Rate), max(1, int(t.Rate)))
+	switch burst := max(1, int(t.Rate)); {
+	case !ok:
+		l = rate.NewLimiter(rate.Limit(t.Rate), burst)
 		r.by[t.Name] = l
+	case float64(l.Limit()) != t.Rate: // another version of the pack; what the old one has used stays used
+		l.SetLimit(rate.Limit(t.Rate))
+		l.SetBurst(burst)
 	}
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("wait for the rate of %s", t.Name))

@@ -10,7 +10,7 @@ import (
 
 func tooLong(err error) bool {
 	failed, ok := errors.AsType[*llm.Error](err)
-	return ok && failed.Reason == llm.ContextTooLong
+	return ok && failed.Reason == llm.ContextTooLong && !failed.Released
 }
 
 // headBytes is what stays of an old result.
@@ -18,8 +18,9 @@ const headBytes = 400
 
 // compact makes a conversation that is too long for a model about half as long (rule L7): the oldest of the history goes,
 // but for its first message, then old results are cut to their beginnings. request is the place of the message that is
-// answered: all before it is history. It and the newest round stay whole, and every call keeps its result.
-func compact(turns []llm.Turn, request int) []llm.Turn {
+// answered: all before it is history. It and the newest round stay whole, and every call keeps its result. less says whether
+// anything was left out.
+func compact(turns []llm.Turn, request int) (shorter []llm.Turn, less bool) {
 	most := (llm.Request{Turns: turns}).Size() / 2
 	out := slices.Clone(turns)
 	size := func() int { return (llm.Request{Turns: out}).Size() }
@@ -35,22 +36,25 @@ func compact(turns []llm.Turn, request int) []llm.Turn {
 	}
 	for i := request + 1; i < newest && size() > most; i++ {
 		if out[i].Role == llm.Results {
-			out[i].Results = heads(out[i].Results)
+			var cut bool
+			out[i].Results, cut = heads(out[i].Results)
+			less = less || cut
 		}
 	}
 	if dropped {
 		out = slices.Insert(out, 1, llm.Turn{Role: llm.User, Text: "(Older messages of this thread are left out here.)"})
 	}
-	return out
+	return out, less || dropped
 }
 
-// heads cuts results to their beginnings, and says so in each.
-func heads(results []llm.Result) []llm.Result {
-	out := slices.Clone(results)
+// heads cuts results to their beginnings, and says so in each; cut is false where all are short.
+func heads(results []llm.Result) (out []llm.Result, cut bool) {
+	out = slices.Clone(results)
 	for i, r := range out {
 		if len(r.Text) > headBytes {
 			out[i].Text = strings.ToValidUTF8(r.Text[:headBytes], "") + " … (the rest of this older result was left out to make room)"
+			cut = true
 		}
 	}
-	return out
+	return out, cut
 }

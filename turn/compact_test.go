@@ -77,6 +77,27 @@ func TestL7_WhatStaysTooLongIsSaid(t *testing.T) {
 	}
 }
 
+// Where nothing could be left out, nothing is said to be.
+func TestL7_NothingLeftOutIsNotSaid(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	n := 0
+	h.model = func(r llm.Request) (llm.Reply, error) {
+		if isRouter(r) {
+			return routeTo("read", 0.9), nil
+		}
+		if n++; n == 1 {
+			return llm.Reply{}, &llm.Error{Reason: llm.ContextTooLong, Attempts: 1}
+		}
+		return says("Here."), nil
+	}
+	h.up()
+	defer h.down()
+	if f := h.say(message(1, "read")); f.Reply.Text != "Here." {
+		t.Errorf("finished %+v", f)
+	}
+}
+
 // Whatever the conversation: calls keep their results, in order; the first message, the request and the newest round stay whole.
 func TestL7_CompactionSplitsNoPair(t *testing.T) {
 	t.Parallel()

@@ -119,6 +119,15 @@ func TestContext_ALookThatFailsIsTriedAgain(t *testing.T) {
 	if began, ended := ended(h); began != 3 || ended != 2 {
 		t.Errorf("began %d times and ended %d times without a post", began, ended)
 	}
+	resumed := 0
+	for _, p := range h.progress() {
+		if p.Resumed {
+			resumed++
+		}
+	}
+	if resumed != 3 { // both later beginnings, and the end of the second try
+		t.Errorf("%d signs of life say that an earlier try may have shown something", resumed)
+	}
 }
 
 // Who the person is comes from the look, not from the message.
@@ -399,5 +408,54 @@ func TestKnows_AThreadThatLeftTheScript(t *testing.T) {
 	}
 	if f := h.say(message(2, "read")); f.Outcome != turn.Answered || len(shown(h).Turns) != 1 {
 		t.Errorf("finished %+v, asked with %q", f, texts(shown(h)))
+	}
+}
+
+// Whoever did not ask the bot gets no apology from it either.
+func TestUnasked_NoApology(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"the router is down", "no look succeeds"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.model = func(llm.Request) (llm.Reply, error) {
+				return llm.Reply{}, &llm.Error{Reason: llm.Overloaded, Attempts: 3}
+			}
+			if what == "no look succeeds" {
+				h.look = func(chat.Message, bool) (turn.Seen, error) { return turn.Seen{}, errors.New("down") }
+			}
+			h.up()
+			defer h.down()
+			m := message(1, "lunch, anybody?")
+			m.Unasked = true
+			h.accept(m)
+			h.idle()
+			if began, ended := ended(h); len(h.posted()) != 0 || began != ended {
+				t.Errorf("nobody asked, and it posts %d times; began %d, ended %d", len(h.posted()), began, ended)
+			}
+		})
+	}
+}
+
+// However much is heard in a thread, what is kept and read of it stays small, and the newest is there.
+func TestContext_WhatIsHeardStaysBounded(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = script("read", says("Here."))
+	h.up()
+	defer h.down()
+	h.say(message(0, "read"))
+	began := time.Now()
+	for n := range 400 {
+		hear(h, chat.Said{ID: fmt.Sprint("x", n), By: "Tom", Text: fmt.Sprintf("talk %d.", n), At: began.Add(time.Duration(n) * time.Millisecond)})
+	}
+	rows, err := h.store.ContentsUnder(t.Context(), "heard/")
+	if err != nil || len(rows) > 200 {
+		t.Errorf("%d rows are kept, %v", len(rows), err)
+	}
+	h.say(message(1, "read"))
+	got := strings.Join(texts(shown(h)), "\n")
+	if !strings.Contains(got, "talk 399.") || !strings.Contains(got, "talk 390.") || !strings.Contains(got, "left out") {
+		t.Errorf("the assistant reads %s", got)
 	}
 }

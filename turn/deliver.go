@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"switchboard/chat"
 	"switchboard/journal"
@@ -23,7 +22,7 @@ func (s *story) deliver(ctx context.Context) error {
 		Resumed: s.resumed, Again: s.again,
 	}
 	var lost error
-	if !s.e.wasDelivered(s.key) {
+	if !s.e.troubleOf(s.key, nil).delivered {
 		switch err := s.e.o.Surface.Post(ctx, post); {
 		case errors.Is(err, ErrUndeliverable):
 			lost = fmt.Errorf("post the reply of turn %s: %w", s.journal.Turn(), err)
@@ -31,7 +30,7 @@ func (s *story) deliver(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("post the reply of turn %s: %w", s.journal.Turn(), err)
 		default:
-			s.e.delivered(s.key)
+			s.e.troubleOf(s.key, func(t *trouble) { t.delivered = true })
 		}
 	}
 	if s.posted = lost == nil; lost != nil { // nobody has read it: no question waits for an answer
@@ -62,6 +61,7 @@ func (s *story) silence(ctx context.Context, r journal.Routed, outcome string) e
 
 // end closes the turn, with what before brings; before may be nil.
 func (s *story) end(ctx context.Context, before func(*store.Batch)) error {
+	s.quiet(ctx)
 	s.rec.State = stateDone
 	return s.commit(ctx, func(b *store.Batch) {
 		if before != nil {
@@ -69,9 +69,7 @@ func (s *story) end(ctx context.Context, before func(*store.Batch)) error {
 		}
 		s.journal.Event(b, journal.KindEnded, journal.Ended{Outcome: s.rec.Outcome, MS: s.e.o.Now().Sub(s.rec.Began).Milliseconds(), By: s.rec.StoppedBy})
 		s.closeThread(b)
-		if s.cost > 0 {
-			b.Adds = append(b.Adds, store.Add{Key: s.spendKey(), Delta: int64(s.cost), Until: s.rec.Began.Add(48 * time.Hour)})
-		}
+		s.charge(b)
 		s.finish(b)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"switchboard/assistants"
+	"switchboard/llm"
 	"switchboard/store"
 	"switchboard/tools"
 )
@@ -26,6 +27,7 @@ type Engine struct {
 	mu      sync.Mutex
 	trouble map[string]trouble   // by message key, until its turn is over
 	under   map[string]*underway // by thread: the turns that this process works on
+	purses  map[string]llm.USD   // by spendKey: what turns under way have spent or may be spending, and is not on record yet
 }
 
 // New makes an engine that works with the desk until another is swapped in. The desk is the engine's from then on: it closes
@@ -37,7 +39,7 @@ func New(desk *assistants.Desk, o Options) *Engine {
 	if o.Lease == 0 {
 		o.Lease = defaultLease
 	}
-	return &Engine{o: o, desks: newVersions(desk, o), trouble: map[string]trouble{}, under: map[string]*underway{}}
+	return &Engine{o: o, desks: newVersions(desk, o), trouble: map[string]trouble{}, under: map[string]*underway{}, purses: map[string]llm.USD{}}
 }
 
 // errStopping is the cause of everything that ends because the engine does. Stopping is not failing: the work is handed back.
@@ -190,22 +192,29 @@ func (e *Engine) try(ctx context.Context, l store.Lease, items []store.Item, fir
 	}
 	defer e.desks.leave(active)
 	var s *story
+	defer e.caught(q.Turn, &err) // what was to be said of the failure may panic as well
 	defer func() {
-		if p := recover(); p != nil {
-			e.o.Log.Debug().Str("turn", q.Turn).Bytes("stack", debug.Stack()).Msg("where the turn panicked")
-			err = fmt.Errorf("turn %s panicked: %v", q.Turn, p)
-		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrStale) {
 			err = e.failed(ctx, broken{l, it.Key, q, s}, err)
 		}
-		if s != nil && s.began && !s.posted {
-			s.show(context.WithoutCancel(ctx), Progress{Ended: true})
+		if s != nil {
+			s.quiet(ctx)
 		}
 	}()
-	if s, err = e.open(ctx, l, it.Key, q, active.Desk); err != nil {
+	defer e.caught(q.Turn, &err)
+	if s, err = e.open(ctx, l, it.Key, q, line{active.Desk, items}); err != nil {
 		return err
 	}
 	defer e.desks.leave(s.pinned)
-	s.under, s.late = under, obsolete(items[:first], items[first:])
+	defer s.settle()
+	s.under, s.late = under, e.obsolete(items[:first], items[first:])
 	return s.tell(ctx)
+}
+
+// caught makes a panic an error of the turn. It is deferred.
+func (e *Engine) caught(turn string, err *error) {
+	if p := recover(); p != nil {
+		e.o.Log.Debug().Str("turn", turn).Bytes("stack", debug.Stack()).Msg("where the turn panicked")
+		*err = errors.Join(*err, fmt.Errorf("turn %s panicked: %v", turn, p))
+	}
 }

@@ -95,6 +95,8 @@ func TestD2_AThreadKeepsItsOrder(t *testing.T) {
 	}
 }
 
+// The process dies at every point at which something is made durable. Nothing accepted is lost, no effect is repeated, what
+// is stored is not asked for again.
 func TestD3_KilledAnywhereTheTurnIsFinishedOnce(t *testing.T) {
 	t.Parallel()
 	const most = 12

@@ -177,17 +177,18 @@ func TestL8_StopsAndFolding(t *testing.T) {
 			}
 			h.up()
 			defer h.down()
-			h.accept(message(1, "row 1"))
-			f := <-h.ended
+			id := h.accept(message(1, "row 1"))
 			h.idle()
-			rec := h.read(f.Turn)
+			rec := h.read(id)
 			if joined {
+				f := <-h.ended
 				if f.Outcome != turn.Stopped || f.Reply.Text == "" || len(rec.Folded) != 1 || len(h.ended) != 0 {
 					t.Errorf("finished %+v with %d folded", f, len(rec.Folded))
 				}
 				return
 			}
-			if second := <-h.ended; f.Outcome != turn.Answered || len(rec.Folded) != 0 || second.Outcome != turn.Stopped || len(h.posted()) != 1 {
+			all := h.finished(2)
+			if f, second := all[message(1, "").Key], all[message(2, "").Key]; f.Outcome != turn.Answered || len(rec.Folded) != 0 || second.Outcome != turn.Stopped || len(h.posted()) != 1 {
 				t.Errorf("finished %+v and %+v with %d posts", f, second, len(h.posted()))
 			}
 		})
@@ -241,8 +242,9 @@ func TestFolding_WhatDoesNotJoin(t *testing.T) {
 				want = append(want, message(3, "").Key)
 			}
 			var got []string
-			for range want {
-				got = append(got, (<-h.ended).Key)
+			h.finished(len(want))
+			for _, p := range h.posted() {
+				got = append(got, p.To.Key)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("turns in order (-want +got):\n%s", diff)
@@ -338,7 +340,7 @@ func TestFolding_EveryMessageBelongsToOneTurn(t *testing.T) {
 	t.Parallel()
 	games := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		if games++; games > 10 { // each is a store of its own
+		if games++; games > 6 { // each is a store of its own
 			return
 		}
 		h := newHouse(t)
@@ -402,5 +404,6 @@ func (h *house) settle() {
 		if n, err := h.store.Waiting(context.Background()); err != nil || n == 0 {
 			return
 		}
+		<-h.moved
 	}
 }

@@ -93,8 +93,12 @@ type house struct {
 	store   *sqlite.Store
 	engine  *turn.Engine
 	desk    *assistants.Desk
-	allowed atomic.Int64 // how many more commits the store takes; below 0: any number
+	allowed atomic.Int64  // how many more commits the store takes; below 0: any number
+	moved   chan struct{} // something was written, or could not be
 	ended   chan turn.Finished
+	opening func()             // before a stored version is opened
+	pushed  func(store.Item)   // after an item was stored
+	tune    func(*config.Pack) // what no pack may say
 
 	mu      sync.Mutex
 	model   func(r llm.Request) (llm.Reply, error)
@@ -116,7 +120,7 @@ type house struct {
 
 func newHouse(t *testing.T) *house {
 	t.Helper()
-	h := &house{t: t, path: filepath.Join(t.TempDir(), "bot.db"), pack: packFiles, ended: make(chan turn.Finished, 100), now: time.Now, turns: map[string]string{}}
+	h := &house{t: t, path: filepath.Join(t.TempDir(), "bot.db"), pack: packFiles, ended: make(chan turn.Finished, 100), moved: make(chan struct{}, 1), now: time.Now, turns: map[string]string{}}
 	h.allowed.Store(-1)
 	h.do = func(string, tools.Input) (tools.Output, error) {
 		return tools.Output{Value: map[string]any{"of": orgCanary}}, nil
@@ -209,6 +213,12 @@ type counted struct {
 var errKilled = errors.New("killed")
 
 func (c counted) Commit(ctx context.Context, b store.Batch) error {
+	defer func() {
+		select {
+		case c.h.moved <- struct{}{}:
+		default:
+		}
+	}()
 	switch n := c.h.allowed.Load(); {
 	case n == 0:
 		return errKilled
@@ -218,7 +228,26 @@ func (c counted) Commit(ctx context.Context, b store.Batch) error {
 	return c.Store.Commit(ctx, b)
 }
 
+// Renew shortens the pauses between tries; a lease that is kept is not shortened.
+func (c counted) Renew(ctx context.Context, l store.Lease, ttl time.Duration) error {
+	if ttl < 30*time.Second {
+		ttl /= 20
+	}
+	return c.Store.Renew(ctx, l, ttl)
+}
+
+func (c counted) Push(ctx context.Context, it store.Item) (bool, error) {
+	fresh, err := c.Store.Push(ctx, it)
+	if c.h.pushed != nil {
+		c.h.pushed(it)
+	}
+	return fresh, err
+}
+
 func (h *house) open(ctx context.Context, pack *config.Pack) (*assistants.Desk, error) {
+	if h.tune != nil {
+		h.tune(pack)
+	}
 	return assistants.Open(ctx, pack, assistants.Options{
 		Env: h.env, Now: h.now,
 		Model: func(config.Model) (llm.Model, error) { return h, nil },
@@ -265,6 +294,9 @@ func (h *house) upFor(first func()) {
 			return context.Cause(ctx)
 		},
 		Open: func(ctx context.Context, stored []config.File) (*assistants.Desk, error) {
+			if h.opening != nil {
+				h.opening()
+			}
 			pack, err := config.Load(config.FromFiles(stored), config.Options{Env: h.env})
 			if err != nil {
 				return nil, err
@@ -353,6 +385,16 @@ func (h *house) say(m chat.Message) turn.Finished {
 	return <-h.ended
 }
 
+// finished waits for the ends of n turns, by message: which of two is told of first is left open.
+func (h *house) finished(n int) map[string]turn.Finished {
+	out := map[string]turn.Finished{}
+	for range n {
+		f := <-h.ended
+		out[f.Key] = f
+	}
+	return out
+}
+
 func (h *house) read(id string) journal.Turn {
 	h.t.Helper()
 	t, ok, err := journal.Read(h.t.Context(), h.store, id)
@@ -365,7 +407,7 @@ func (h *house) read(id string) journal.Turn {
 func isRouter(r llm.Request) bool { return r.Schema != nil }
 
 func routeTo(name string, confidence float64) llm.Reply {
-	return llm.Reply{Text: fmt.Sprintf(`{"assistant":%q,"confidence":%g,"question":null}`, name, confidence), Finish: llm.Stop}
+	return llm.Reply{Text: fmt.Sprintf(`{"assistant":%q,"confidence":%g,"question":null}`, name, confidence), Finish: llm.Stop, Usage: llm.Usage{Known: true}}
 }
 
 func wants(list ...string) llm.Reply {
@@ -398,4 +440,6 @@ func script(to string, replies ...llm.Reply) func(llm.Request) (llm.Reply, error
 	}
 }
 
-func says(text string) llm.Reply { return llm.Reply{Text: text, Finish: llm.Stop, Attempts: 1} }
+func says(text string) llm.Reply {
+	return llm.Reply{Text: text, Finish: llm.Stop, Attempts: 1, Usage: llm.Usage{Known: true}}
+}

@@ -1,12 +1,14 @@
 package turn
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	"switchboard/chat"
@@ -39,7 +41,8 @@ func (e *Engine) Accept(ctx context.Context, m chat.Message) (turn string, fresh
 }
 
 // Halt stores the wish that a turn should end (rule L8). It acts at the turn's next safe point; a model call of this process
-// is cut short at once. A wish that comes when the turn is over is no error, and nothing happens.
+// is cut short at once. A wish that comes when the turn is over is no error, and no turn ends. What was deleted is forgotten:
+// later turns are not told of it, as far as the thread's own words go; the record of its own turn stays as long as all records.
 func (e *Engine) Halt(ctx context.Context, s chat.Stop) error {
 	if s.Message == "" { // what is meant is what is under way now, not what may be by the time that this is read
 		s.Message = e.worksOn(threadID(s.Thread))
@@ -49,8 +52,13 @@ func (e *Engine) Halt(ctx context.Context, s chat.Stop) error {
 	if err != nil {
 		return fmt.Errorf("stop what is under way by %s: %w", s.Key, err)
 	}
-	if fresh {
+	if fresh && s.Message != "" {
 		e.cutShort(threadID(s.Thread), s.Message)
+	}
+	if s.Deleted && s.ID != "" { // it may have been heard, and not said to the bot
+		if err := e.drop(ctx, heardKey(threadID(s.Thread))+url.PathEscape(s.ID)); err != nil {
+			return fmt.Errorf("forget what was said by %s: %w", s.Key, err)
+		}
 	}
 	return nil
 }
@@ -93,7 +101,62 @@ func (e *Engine) Hear(ctx context.Context, t chat.Thread, said chat.Said) error 
 	if err := e.o.Store.Commit(ctx, store.Batch{Contents: []store.Content{row}}); err != nil {
 		return fmt.Errorf("keep what was said in thread %s: %w", threadID(t), err)
 	}
+	if sum := sha256.Sum256([]byte(said.ID)); sum[0]%trimEvery == 0 {
+		return e.trim(ctx, threadID(t))
+	}
 	return nil
+}
+
+// trimEvery is after how many messages, about, what is heard in a thread is cut down to what a model would see. Which of them
+// it is, their ids say: so nobody has to count.
+const trimEvery = 32
+
+// trim forgets all but the newest of what was heard in a thread.
+func (e *Engine) trim(ctx context.Context, thread string) error {
+	rows, err := e.heard(ctx, thread)
+	if err != nil || len(rows) <= mostSaid {
+		return err
+	}
+	var old []string
+	for _, row := range rows[:len(rows)-mostSaid] {
+		old = append(old, row.key)
+	}
+	if err := e.drop(ctx, old...); err != nil {
+		return fmt.Errorf("forget what was said first in thread %s: %w", thread, err)
+	}
+	return nil
+}
+
+// drop deletes contents.
+func (e *Engine) drop(ctx context.Context, keys ...string) error {
+	var b store.Batch
+	for _, key := range keys {
+		b.Contents = append(b.Contents, store.Content{Key: key, Until: e.o.Now().Add(-time.Second)}) // past its time at once
+	}
+	return e.o.Store.Commit(ctx, b)
+}
+
+// heardRow is what somebody said, and where it is kept.
+type heardRow struct {
+	chat.Said
+	key string
+}
+
+// heard reads what was said in a thread but not to the bot, the oldest first.
+func (e *Engine) heard(ctx context.Context, thread string) ([]heardRow, error) {
+	rows, err := e.o.Store.ContentsUnder(ctx, heardKey(thread))
+	if err != nil {
+		return nil, fmt.Errorf("read what was heard in thread %s: %w", thread, err)
+	}
+	out := make([]heardRow, len(rows))
+	for i, row := range rows {
+		out[i].key = row.Key
+		if err := json.Unmarshal(row.Value, &out[i].Said); err != nil {
+			return nil, fmt.Errorf("read what was heard in thread %s: %w", thread, err)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b heardRow) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })
+	return out, nil
 }
 
 func heardKey(thread string) string { return "heard/" + thread + "/" }

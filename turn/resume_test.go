@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"switchboard/chat"
 	"switchboard/journal"
 	"switchboard/llm"
 	"switchboard/tools"
@@ -147,7 +148,7 @@ func TestD3_AReplyWaitsForItsSurface(t *testing.T) {
 	h.model = script("desk", wants("rows.set 1"), says("Row 1 is set."))
 	n := 0
 	h.postErr = func(turn.Post) error {
-		if n++; n <= 4 {
+		if n++; n <= 3 {
 			return errors.New("the surface is down")
 		}
 		return nil
@@ -166,4 +167,118 @@ func TestD3_AReplyWaitsForItsSurface(t *testing.T) {
 			t.Errorf("posted %q", p.Reply.Text)
 		}
 	}
+}
+
+// A surface that is down for every try, and for the apology, leaves the message where it is: its person hears of it later.
+func TestD3_AnApologyWaitsForItsSurface(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = script("read", says("Here."))
+	looks, posts, arrived := 0, 0, 0
+	h.look = func(m chat.Message, _ bool) (turn.Seen, error) {
+		if looks++; looks <= 3 {
+			return turn.Seen{}, errors.New("the surface is down")
+		}
+		return turn.Seen{Message: m}, nil
+	}
+	h.postErr = func(turn.Post) error {
+		if posts++; posts <= 1 {
+			return errors.New("the surface is down")
+		}
+		arrived++
+		return nil
+	}
+	h.up()
+	defer h.down()
+	h.accept(message(1, "read"))
+	h.idle()
+	if arrived != 1 {
+		t.Errorf("the message is off its queue, and %d replies have arrived", arrived)
+	}
+}
+
+// A final text that became durable in the last try is not taken back by an apology.
+func TestD3_AFinalTextIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = script("desk", wants("rows.set 1"), says("Row 1 is set."))
+	looks, posts := 0, 0
+	h.look = func(m chat.Message, _ bool) (turn.Seen, error) {
+		if looks++; looks <= 2 {
+			return turn.Seen{}, errors.New("down")
+		}
+		return turn.Seen{Message: m}, nil
+	}
+	h.postErr = func(turn.Post) error {
+		if posts++; posts == 1 {
+			return errors.New("no answer: it may have arrived")
+		}
+		return nil
+	}
+	h.up()
+	defer h.down()
+	h.accept(message(1, "set row 1"))
+	h.idle()
+	for _, p := range h.posted() {
+		if strings.HasSuffix(p.Key, "/sorry") {
+			t.Errorf("posted %q after %q", p.Reply.Text, h.posted()[0].Reply.Text)
+		}
+	}
+}
+
+// Whatever panics, the apology included, the process lives on and the next thread is served.
+func TestD2_APanicInTheApologyEndsNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = script("read", says("Here."))
+	broken := func(m chat.Message) {
+		if m.Key == message(1, "").Key {
+			panic("a name that nobody can read")
+		}
+	}
+	h.look = func(m chat.Message, _ bool) (turn.Seen, error) {
+		broken(m)
+		return turn.Seen{Message: m}, nil
+	}
+	h.postErr = func(p turn.Post) error {
+		broken(p.To)
+		return nil
+	}
+	h.up()
+	defer h.down()
+	h.accept(message(1, "read"))
+	if f := <-h.ended; f.Outcome != turn.Failed {
+		t.Errorf("finished %+v", f)
+	}
+	other := message(2, "read")
+	other.Thread.Root = "2"
+	if f := h.say(other); f.Outcome != turn.Answered {
+		t.Errorf("another thread: %+v", f)
+	}
+}
+
+// While an old version of the pack is opened for a turn that goes on, other threads are served.
+func TestD5_OpeningAnOldVersionHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = script("read", wants("rows.get 1"), says("Here."))
+	h.up()
+	h.allowed.Store(1)
+	h.accept(message(1, "read"))
+	<-h.ended
+	h.down()
+	h.allowed.Store(-1)
+	h.pack = strings.Replace(h.pack, "Read rows.", "Read rows well.", 1)
+	opening, open := make(chan struct{}), make(chan struct{})
+	h.opening = func() { close(opening); <-open }
+	h.up()
+	defer h.down()
+	<-opening
+	m := message(2, "read")
+	m.Thread.Root = "2"
+	if f := h.say(m); f.Key != m.Key || f.Outcome != turn.Answered {
+		t.Errorf("the other thread: %+v", f)
+	}
+	close(open)
+	<-h.ended
 }

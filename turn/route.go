@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"switchboard/assistants"
 	"switchboard/chat"
@@ -39,7 +38,7 @@ func (s *story) route(ctx context.Context) error {
 	case err != nil:
 		return err
 	case name == "" && s.msg.Pick != nil, name != "" && s.thread.words.Unclear == "":
-		s.picked, s.rec.Stale = false, true
+		s.picked, s.asker, s.rec.Stale = false, s.msg.From, true
 		return s.answer(ctx, journal.Routed{Kind: kindStale, By: s.msg.From.ID}, Answered, staleWords)
 	}
 	open := s.mayUse(s.asker)
@@ -94,8 +93,10 @@ func (s *story) decide(ctx context.Context, open []*assistants.Assistant) error 
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case isStopped(err) || errors.Is(err, errQueue):
+	case isStopped(err) || errors.Is(err, errRead):
 		return err
+	case errors.Is(err, errDay):
+		return s.answer(ctx, journal.Routed{Kind: kindNobody}, Refused, spentWords)
 	case err != nil:
 		outcome, text := modelWords(err, s.journal.Turn())
 		if noScript(err) {
@@ -132,11 +133,12 @@ func (s *story) askRouter(request int) router.Ask {
 		r.System = s.journal.Mask().Text(r.System)
 		turns := r.Turns
 		if tight {
-			r.Turns = compact(turns, request)
+			r.Turns, _ = compact(turns, request)
 		}
 		reply, err := s.ask(ctx, s.desk.Router, journal.RoleRouter, r)
 		if tooLong(err) && !tight {
-			tight, r.Turns = true, compact(turns, request)
+			tight = true
+			r.Turns, _ = compact(turns, request)
 			reply, err = s.ask(ctx, s.desk.Router, journal.RoleRouter, r)
 		}
 		return reply, err
@@ -184,7 +186,7 @@ func (s *story) clarify(ctx context.Context, r journal.Routed, d router.Decision
 
 // answer is the runtime's own answer, without an assistant. Who did not ask the bot is not told that it cannot help.
 func (s *story) answer(ctx context.Context, r journal.Routed, outcome, text string) error {
-	if s.msg.Unasked && outcome == Refused {
+	if s.msg.Unasked && (outcome == Refused || outcome == Failed) {
 		return s.silence(ctx, r, Ignored)
 	}
 	s.rec.State, s.rec.Outcome, s.reply = stateDelivering, outcome, s.clean(text, nil)
@@ -210,22 +212,4 @@ func (s *story) begin(b *store.Batch, r journal.Routed) {
 	if len(s.seen.Files)+len(s.seen.Past) > 0 {
 		s.journal.Seen(b, s.seen)
 	}
-}
-
-// overspent says whether the person has used up the day's money.
-func (s *story) overspent(ctx context.Context) (bool, error) {
-	limit := s.desk.Pack.Limits.PersonDay
-	if limit == 0 {
-		return false, nil
-	}
-	n, err := s.e.o.Store.Count(ctx, s.spendKey())
-	if err != nil {
-		return false, fmt.Errorf("read what %s has spent today: %w", s.asker.ID, err)
-	}
-	s.dayLeft = llm.USD(max(limit-n, 1))
-	return n >= limit, nil
-}
-
-func (s *story) spendKey() string {
-	return "usd/" + s.asker.ID + "/" + s.rec.Began.UTC().Format(time.DateOnly)
 }

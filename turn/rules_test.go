@@ -1,21 +1,22 @@
 package turn_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"switchboard/chat"
+	"switchboard/config"
 	"switchboard/journal"
 	"switchboard/llm"
 	"switchboard/tools"
 	"switchboard/turn"
 )
 
-// The process dies at every point at which something is made durable. Nothing accepted is lost, no effect is repeated, what
-// is stored is not asked for again.
 func TestL1_ThePersonAlwaysGetsASentence(t *testing.T) {
 	t.Parallel()
 	for name, final := range map[string]func() (llm.Reply, error){
@@ -248,5 +249,160 @@ func TestL6_ADayIsNotOverdrawnByOneRun(t *testing.T) {
 	defer h.down()
 	if f := h.say(message(1, "read")); f.Outcome != turn.Capped || !strings.Contains(f.Reply.Text, "budget") || len(h.requests()) != 2 {
 		t.Errorf("finished %+v after %d model calls; want it stopped before the third", f, len(h.requests()))
+	}
+}
+
+// A run whose time ends in a call ends with what it has, in the same try.
+func TestL6_TheRunsTimeEndsInACall(t *testing.T) {
+	t.Parallel()
+	for _, calls := range [][]string{{"rows.set 1", "rows.set 2"}, {"rows.get 1"}} {
+		t.Run(calls[0], func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.tune = func(p *config.Pack) {
+				for _, a := range p.Assistants {
+					a.Limits.Time = 300 * time.Millisecond
+				}
+			}
+			h.model = script("desk", wants(calls...), says("Done."))
+			h.wait = func(ctx context.Context) error {
+				<-ctx.Done()
+				return nil
+			}
+			h.up()
+			defer h.down()
+			f := h.say(message(1, "set row 1"))
+			if began, _ := ended(h); began != 1 || f.Outcome != turn.Capped {
+				t.Errorf("began %d times, finished %s %q", began, f.Outcome, f.Reply.Text)
+			}
+		})
+	}
+}
+
+func (h *house) spentToday() int64 {
+	h.t.Helper()
+	n, err := h.store.Count(h.t.Context(), "usd/U0ANA/"+time.Now().UTC().Format(time.DateOnly))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return n
+}
+
+// What nobody gives figures for costs what it may have cost at the most, and is on record so; what costs nothing, nothing.
+func TestL6_AnAnswerWithoutFiguresIsNotFree(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		usage llm.Usage
+		err   error
+		costs bool
+	}{
+		"no figures": {costs: true},
+		"broken off": {costs: true, err: &llm.Error{Reason: llm.CutShort, Usage: llm.Usage{Input: 7}, Attempts: 1}},
+		"refused":    {err: &llm.Error{Reason: llm.Overloaded, Usage: llm.Usage{Known: true}, Attempts: 3}},
+		"offline":    {usage: llm.Usage{Input: 7, Free: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.model = func(r llm.Request) (llm.Reply, error) {
+				if isRouter(r) {
+					return routeTo("read", 0.9), nil
+				}
+				reply := says("Here.")
+				reply.Usage = c.usage
+				return reply, c.err
+			}
+			h.up()
+			defer h.down()
+			rec := h.read(h.say(message(1, "read")).Turn)
+			last := rec.Steps[len(rec.Steps)-1]
+			if n := h.spentToday(); (n > 0) != c.costs || last.Estimated != c.costs || n != int64(rec.Usage().Cost) {
+				t.Errorf("spent %d, on record %+v", n, last)
+			}
+		})
+	}
+}
+
+// A turn that is given up has cost what it has cost.
+func TestL6_ATurnThatIsGivenUpIsNotFree(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = func(r llm.Request) (llm.Reply, error) {
+		switch {
+		case isRouter(r):
+			return routeTo("read", 0.9), nil
+		case rounds(r) == 0:
+			return wants("rows.get 1"), nil
+		}
+		panic("a reply that nobody can read")
+	}
+	h.up()
+	defer h.down()
+	h.accept(message(1, "read"))
+	h.idle()
+	if n := h.spentToday(); n != 1000 {
+		t.Errorf("spent %d, want 1000", n)
+	}
+}
+
+// Turns of one person that run side by side share what is left of the day.
+func TestL6_TurnsSideBySideShareTheDay(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.pack = strings.Replace(h.pack, "usd_per_day: 0.01", "usd_per_day: 0.001", 1) // room for one
+	reached, release := make(chan struct{}, 9), make(chan struct{})
+	h.model = func(r llm.Request) (llm.Reply, error) {
+		if isRouter(r) {
+			return routeTo("read", 0.9), nil
+		}
+		reached <- struct{}{}
+		<-release
+		reply := says("Here.")
+		reply.Usage = llm.Usage{} // so it counts for the whole reserve
+		return reply, nil
+	}
+	h.up()
+	defer h.down()
+	for i := range 4 {
+		m := message(i, "read")
+		m.Thread.Root = fmt.Sprint(i)
+		h.accept(m)
+	}
+	<-reached
+	refused := <-h.ended // while another waits for its model
+	close(release)
+	h.finished(3)
+	if !strings.Contains(refused.Reply.Text, "budget") {
+		t.Errorf("finished %+v", refused)
+	}
+	if n := h.spentToday(); n == 0 || n > 1e9 {
+		t.Errorf("spent %d of 1e9", n)
+	}
+}
+
+// The name and the arguments that a model wrote for a call go through the filter like all that people are shown.
+func TestM7_WhatAModelCallsAToolIsFiltered(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	bad := wants("rows.get 1", "rows.get 2", "rows.get 3")
+	bad.Calls[0].Name, bad.Calls[0].Args = "<!channel> https://evil.example/x?q=1", `{}`
+	bad.Calls[1].Args = `{"id":"https://evil.example/x","why":"w","expects":"e"}`
+	bad.Calls[2].Args = `{"id": https://evil.example/x`
+	h.model = script("read", bad, says("Here."))
+	h.up()
+	defer h.down()
+	h.say(message(1, "read"))
+	calls := 0
+	for _, p := range h.progress() {
+		if p.Call == nil {
+			continue
+		}
+		calls++
+		if text := fmt.Sprint(p.Call.Tool, journal.Spell(*p.Call), string(p.Call.Args), p.Call.Raw); strings.Contains(text, "evil.example/x") || strings.Contains(text, "<!channel>") {
+			t.Errorf("shown: %s", text)
+		}
+	}
+	if calls < 3 {
+		t.Errorf("%d calls were shown", calls)
 	}
 }

@@ -2,12 +2,14 @@ package turn
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"switchboard/assistants"
+	"switchboard/config"
 	"switchboard/guards"
 	"switchboard/journal"
 	"switchboard/llm"
@@ -34,9 +36,6 @@ func (s *story) run(ctx context.Context) error {
 		// The retention took what was asked or what the model had said, so nobody knows any more what the calls were for.
 		return s.breakOff(ctx, Failed, "I could not finish this: it was interrupted, and what I had in mind is no longer kept. ("+journal.RunID(s.journal.Turn())+")")
 	}
-	if _, err := s.overspent(ctx); err != nil { // how much is left of the day
-		return err
-	}
 	door := s.door(ctx, a)
 	timed, cancel := context.WithTimeoutCause(ctx, a.Limits.Time, fmt.Errorf("the %s that an answer may take were over", a.Limits.Time))
 	defer cancel()
@@ -45,7 +44,7 @@ func (s *story) run(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(end.Err, errQueue):
+	case errors.Is(end.Err, errRead):
 		return end.Err
 	case isStopped(err):
 		return s.stopped(ctx, door.Calls(), r.shown)
@@ -99,6 +98,10 @@ func (s *story) conclude(ctx context.Context, outcome, text string) error {
 func (s *story) door(ctx context.Context, a *assistants.Assistant) *tools.Dispatcher {
 	show := func(c journal.Call) {
 		c.Why, c.Expects, c.Reason = s.clean(c.Why, a), s.clean(c.Expects, a), s.clean(c.Reason, a)
+		if c.Tool, c.Raw = s.clean(c.Tool, a), s.clean(c.Raw, a); c.Tool == "" { // the model may have written anything for a name
+			c.Tool = "an unknown tool"
+		}
+		c.Args = s.cleanArgs(c.Args, a)
 		s.show(ctx, Progress{Call: &c})
 	}
 	var heard []int
@@ -123,6 +126,7 @@ type running struct {
 	request   int              // the place of the request in the conversation; before it stands the history
 	several   bool             // more than one person speaks in the thread
 	tight     bool             // the conversation has grown too long for the model, and is made shorter for it
+	less      bool             // of which something was left out
 	joining   []journal.Folded // what the next reply will have heard
 	shown     string           // what people have seen of the reply that is under way
 }
@@ -161,12 +165,18 @@ func (r *running) ask(ctx context.Context, turns []llm.Turn, offered bool) (llm.
 	if !offered {
 		req.Choice = llm.None
 	}
+	shorten := func() {
+		var less bool
+		req.Turns, less = compact(turns, r.request)
+		r.less = r.less || less
+	}
 	if r.tight {
-		req.Turns = compact(turns, r.request)
+		shorten()
 	}
 	reply, err := r.within(ctx, req)
 	if tooLong(err) && !r.tight { // once a run; from then on every request is made shorter
-		r.tight, req.Turns = true, compact(turns, r.request)
+		r.tight = true
+		shorten()
 		reply, err = r.within(ctx, req)
 	}
 	failed, ok := errors.AsType[*llm.Error](err)
@@ -202,16 +212,16 @@ func (r *running) within(ctx context.Context, req llm.Request) (llm.Reply, error
 		r.limit = v.Why
 		return llm.Reply{}, loop.ErrSpent
 	}
-	if r.dayLeft > 0 && r.cost+guards.Reserve(req, spec.Output, llm.PriceOf(spec.Price)).Cost > r.dayLeft {
-		r.limit = "today's budget for your questions is used up"
-		return llm.Reply{}, loop.ErrSpent
-	}
 	if timeIsUp(ctx) {
 		r.limit = context.Cause(ctx).Error()
 		return llm.Reply{}, loop.ErrSpent
 	}
 	r.stream(ctx, &req)
 	reply, err := r.story.ask(ctx, r.assistant.Asker, role, req)
+	if errors.Is(err, errDay) {
+		r.limit = errDay.Error()
+		return llm.Reply{}, loop.ErrSpent
+	}
 	if err != nil && timeIsUp(ctx) {
 		r.limit = context.Cause(ctx).Error()
 		return llm.Reply{}, loop.ErrSpent
@@ -247,6 +257,7 @@ func (r *running) save(_ context.Context, st *loop.State) error {
 	}
 	for i := range r.joining {
 		r.joining[i].Round = n
+		r.joined(r.joining[i].Key)
 	}
 	r.journal.Round(n, journal.Reply{Reply: st.Rounds[n].Reply, Final: st.Rounds[n].Final}, r.joining)
 	r.folded, r.joining = append(r.folded, r.joining...), nil
@@ -263,7 +274,7 @@ func (r *running) close(end loop.End) (outcome, text string) {
 	if end.Asked && text != "" {
 		text += "\n\n(I had to stop here: there were no steps left for more.)"
 	}
-	if r.tight && text != "" {
+	if r.less && text != "" {
 		text += "\n\n" + shortWords
 	}
 	calls := r.door.Calls()
@@ -277,7 +288,7 @@ func (r *running) close(end loop.End) (outcome, text string) {
 	}
 	if text == "" {
 		outcome, text = r.speak(outcome, end.Err, calls)
-		return outcome, under(r.shown, text)
+		return outcome, below(r.shown, text)
 	}
 	if r.assistant.ChangesThings() {
 		text += "\n\n" + r.clean(accountWords(calls), r.assistant)
@@ -325,4 +336,31 @@ func (s *story) clean(text string, a *assistants.Assistant) string {
 		s.e.o.Log.Warn().Str("turn", s.journal.Turn()).Int("removed", len(removed)).Msg("took links or mentions out of a reply")
 	}
 	return strings.TrimSpace(s.journal.Mask().Text(cleaned)) // what the filter has laid bare must not slip through
+}
+
+// cleanArgs filters the arguments of a call as they are shown, and leaves them JSON.
+func (s *story) cleanArgs(raw json.RawMessage, a *assistants.Assistant) json.RawMessage {
+	v, err := config.DecodeJSON(raw)
+	if err != nil {
+		return nil
+	}
+	var walk func(any) any
+	walk = func(v any) any {
+		switch v := v.(type) {
+		case string:
+			return s.clean(v, a)
+		case []any:
+			for i := range v {
+				v[i] = walk(v[i])
+			}
+		case map[string]any:
+			out := make(map[string]any, len(v))
+			for k := range v {
+				out[s.clean(k, a)] = walk(v[k])
+			}
+			return out
+		}
+		return v
+	}
+	return json.RawMessage(config.Canonical(walk(v)))
 }

@@ -60,7 +60,7 @@ func (e *Engine) cutShort(thread, key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	u := e.under[thread]
-	if u == nil || key != "" && !slices.Contains(u.keys, key) {
+	if u == nil || !slices.Contains(u.keys, key) {
 		return
 	}
 	u.halted = true
@@ -113,18 +113,49 @@ func (e *Engine) firstMessage(items []store.Item) int {
 }
 
 // obsolete gives the keys of those stops that were about nothing in the line behind them.
-func obsolete(stops, line []store.Item) []string {
+func (e *Engine) obsolete(stops, line []store.Item) []string {
 	var keys []string
 	for _, it := range stops {
-		var q queued
-		if json.Unmarshal(it.Body, &q) != nil || q.Stop == nil {
-			continue
-		}
-		if !slices.ContainsFunc(line, func(it store.Item) bool { return it.Key == q.Stop.Message }) {
+		stop, ok := e.stopOf(it)
+		if ok && !slices.ContainsFunc(line, func(it store.Item) bool { return it.Key == stop.Message }) {
 			keys = append(keys, it.Key)
 		}
 	}
 	return keys
+}
+
+// deleted gives the ids of what people have deleted, by the stops that are there.
+func (e *Engine) deleted(items []store.Item) []string {
+	var ids []string
+	for _, it := range items {
+		if stop, ok := e.stopOf(it); ok && stop.Deleted && stop.ID != "" {
+			ids = append(ids, stop.ID)
+		}
+	}
+	return ids
+}
+
+// forgetWords takes what was deleted out of the words of a thread, where it stands there.
+func (e *Engine) forgetWords(ctx context.Context, b *store.Batch, thread string, ids []string) error {
+	data, err := e.o.Store.Content(ctx, threadKey(thread))
+	if err != nil {
+		return fmt.Errorf("read the words of thread %s: %w", thread, err)
+	}
+	var w words
+	if data == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, &w); err != nil {
+		return fmt.Errorf("read the words of thread %s: %w", thread, err)
+	}
+	if !w.drop(ids) {
+		return nil
+	}
+	if data, err = json.Marshal(w); err != nil {
+		return fmt.Errorf("write the words of thread %s: %w", thread, err)
+	}
+	b.Contents = append(b.Contents, store.Content{Key: threadKey(thread), Value: data, Until: e.o.Now().Add(e.desks.desk().Pack.Retention)})
+	return nil
 }
 
 // nothingToStop takes stops off the queue of a thread in which nothing is under way.
@@ -133,14 +164,16 @@ func (e *Engine) nothingToStop(ctx context.Context, l store.Lease, items []store
 	for _, it := range items {
 		b.Ack = append(b.Ack, it.Key)
 	}
+	if ids := e.deleted(items); len(ids) > 0 {
+		if err := e.forgetWords(ctx, &b, l.Thread, ids); err != nil {
+			return err
+		}
+	}
 	if err := e.o.Store.Commit(ctx, b); err != nil {
 		return fmt.Errorf("take stops off the queue of %s: %w", l.Thread, err)
 	}
 	return nil
 }
-
-// errQueue says that it is not known what waits behind the turn.
-var errQueue = errors.New("read the thread's queue")
 
 // halted looks whether anybody wants the turn to end. It is asked at every safe point: before a model call, before a call
 // of a tool. Once the answer is yes it stays yes.
@@ -150,9 +183,9 @@ func (s *story) halted(ctx context.Context) (bool, error) {
 	if len(s.stops) > 0 {
 		return true, nil
 	}
-	items, err := s.e.o.Store.Items(ctx, s.lease)
+	items, err := s.e.o.Store.Items(context.WithoutCancel(ctx), s.lease)
 	if err != nil {
-		return false, fmt.Errorf("turn %s: %w: %w", s.journal.Turn(), errQueue, err)
+		return false, fmt.Errorf("turn %s: %w: what waits behind it: %w", s.journal.Turn(), errRead, err)
 	}
 	s.stops = s.stopsAmong(items)
 	return len(s.stops) > 0, nil
@@ -183,14 +216,17 @@ func (s *story) stopped(ctx context.Context, calls []journal.Call, shown string)
 		return fmt.Errorf("stop turn %s: the wish that it should end is not in its queue", s.journal.Turn())
 	}
 	s.rec.StoppedBy = s.stops[0].By.ID
-	deleted := slices.ContainsFunc(s.stops, func(w chat.Stop) bool { return w.Deleted && w.Message == s.key })
+	gone := func(key string) bool {
+		return slices.ContainsFunc(s.stops, func(w chat.Stop) bool { return w.Deleted && w.Message == key })
+	}
+	deleted := gone(s.key) && !slices.ContainsFunc(s.folded, func(f journal.Folded) bool { return !gone(f.Key) })
 	if deleted && !slices.ContainsFunc(calls, mayHaveChanged) {
 		if shown != "" {
 			s.show(ctx, Progress{Void: true})
 		}
 		return s.silence(ctx, journal.Routed{Kind: kindNobody}, Stopped)
 	}
-	text := under(shown, s.clean(stoppedWords+" "+accountWords(calls), nil))
+	text := below(shown, s.clean(stoppedWords+" "+accountWords(calls), nil))
 	if s.rec.State == stateFresh {
 		s.rec.State, s.rec.Outcome, s.reply = stateDelivering, Stopped, text
 		return s.commit(ctx, func(b *store.Batch) {
@@ -205,8 +241,8 @@ func mayHaveChanged(c journal.Call) bool {
 	return c.Changes() && (c.Outcome() == journal.OK || c.Outcome() == journal.Unknown || c.Outcome() == "")
 }
 
-// under puts the runtime's sentence below what people have seen already, and not into a code block that was left open.
-func under(shown, text string) string {
+// below puts the runtime's sentence below what people have seen already, and not into a code block that was left open.
+func below(shown, text string) string {
 	shown = strings.TrimSpace(shown)
 	if shown == "" {
 		return text

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"switchboard/chat"
 	"switchboard/journal"
 	"switchboard/llm"
+	"switchboard/store"
 	"switchboard/tools"
 	"switchboard/turn"
 )
@@ -19,7 +21,7 @@ func stop(key string, about string) chat.Stop {
 
 func deleted(n int) chat.Stop {
 	s := stop(fmt.Sprint("deleted-", n), message(n, "").Key)
-	s.Deleted = true
+	s.Deleted, s.ID = true, fmt.Sprint(n)
 	return s
 }
 
@@ -41,6 +43,7 @@ func (h *house) idle() {
 		if n == 0 {
 			return
 		}
+		<-h.moved
 	}
 }
 
@@ -198,7 +201,8 @@ func TestL8_AWaitingMessageIsStopped(t *testing.T) {
 			h.accept(by("U0BOB", message(3, "read 3")))
 			h.halt(s)
 			close(release)
-			first, f, third := <-h.ended, <-h.ended, <-h.ended
+			all := h.finished(3)
+			first, f, third := all[message(1, "").Key], all[message(2, "").Key], all[message(3, "").Key]
 			if first.Outcome != turn.Answered || third.Outcome != turn.Answered || len(h.requests()) != 4 {
 				t.Errorf("the others: %+v, %+v after %d model calls; want them answered with 4", first, third, len(h.requests()))
 			}
@@ -255,5 +259,123 @@ func TestL8_AStopSurvivesAKill(t *testing.T) {
 	}
 	if len(h.requests()) != asked || len(h.posted()) != 1 || h.read(id).Ended == nil {
 		t.Errorf("asked %d times more, posted %d", len(h.requests())-asked, len(h.posted()))
+	}
+}
+
+// A stop that names nothing and stands before the message that is taken up meanwhile is not about that.
+func TestL8_AStopBeforeTheMessageIsNotAboutIt(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = script("read", says("Here."))
+	var once sync.Once
+	reached, release := make(chan struct{}), make(chan struct{})
+	h.think = func(ctx context.Context, _ llm.Request) error {
+		once.Do(func() { close(reached); <-release })
+		return ctx.Err()
+	}
+	h.pushed = func(it store.Item) {
+		if strings.HasPrefix(it.Key, "stop:") {
+			h.accept(message(1, "read"))
+			<-reached
+		}
+	}
+	h.up()
+	defer h.down()
+	h.halt(stop("1", ""))
+	close(release)
+	if f := <-h.ended; f.Outcome != turn.Answered || strings.Contains(h.log(), "turn failed") {
+		t.Errorf("finished %+v, log %s", f, h.log())
+	}
+	h.idle()
+}
+
+// The process dies at every point at which something is made durable while a stop comes in the middle of an effect.
+func TestD3_AStoppedTurnKilledAnywhere(t *testing.T) {
+	t.Parallel()
+	for after := range int64(8) {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.model = func(r llm.Request) (llm.Reply, error) {
+				if strings.HasSuffix(r.Turns[len(r.Turns)-1].Text, "and more") && !isRouter(r) {
+					return says("That is all."), nil
+				}
+				return script("desk", wants("rows.set 1", "rows.set 2"), says("Done."))(r)
+			}
+			h.meanwhile(func() { h.accept(message(2, "and more")); h.halt(stop("1", "")) })
+			h.up()
+			h.allowed.Store(after)
+			h.accept(message(1, "set"))
+			<-h.ended
+			h.down()
+			h.allowed.Store(-1)
+			h.wait = nil
+			h.up()
+			defer h.down()
+			h.idle()
+			belongs(t, h)
+			seen := map[string]int{}
+			for _, r := range h.runs() {
+				if seen[r]++; seen[r] > 1 {
+					t.Errorf("ran %v", h.runs())
+				}
+			}
+		})
+	}
+}
+
+// What somebody has deleted is told to no model any more: what they said to the bot, what was heard, what waits.
+func TestL8_DeletedWordsAreForgotten(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		heard  bool
+		atOnce bool // the deletion waits in the queue when the next turn begins
+	}{"said to the bot": {}, "said to the bot, and the stop waits": {atOnce: true}, "heard": {heard: true}, "heard, and the stop waits": {heard: true, atOnce: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.model = script("read", says("Here."))
+			h.up()
+			defer func() { h.down() }()
+			h.say(message(1, "read"))
+			m := message(2, "read with my password hunter2")
+			m.ID = "2"
+			if c.heard {
+				hear(h, chat.Said{ID: "2", By: "Bob", Text: m.Text, At: m.At})
+			} else {
+				h.say(m)
+			}
+			if c.atOnce {
+				h.down()
+				h.upFor(func() {
+					h.halt(deleted(2))
+					h.accept(message(3, "read on"))
+				})
+				<-h.ended
+			} else {
+				h.halt(deleted(2))
+				h.idle()
+				h.say(message(3, "read on"))
+			}
+			h.idle()
+			h.say(message(4, "read on"))
+			for _, r := range h.requests() {
+				last := r.Turns[len(r.Turns)-1].Text
+				if strings.HasSuffix(last, "read on") && strings.Contains(fmt.Sprint(texts(r)), "hunter2") {
+					t.Errorf("asked with %q", texts(r))
+				}
+			}
+			for _, prefix := range []string{"thread/", "heard/"} {
+				rows, err := h.store.ContentsUnder(t.Context(), prefix)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, row := range rows {
+					if strings.Contains(string(row.Value), "hunter2") {
+						t.Errorf("%s still holds %s", row.Key, row.Value)
+					}
+				}
+			}
+		})
 	}
 }

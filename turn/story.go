@@ -30,6 +30,7 @@ type story struct {
 	asker    chat.Person // on whose behalf it is answered: whoever said it, or whose question a choice answers
 	rec      record
 	version  int64 // of the record
+	stored   state // the last state that is durable
 	thread   thread
 	journal  *journal.Recorder
 	past     journal.Turn // what is on record from an earlier try
@@ -41,18 +42,18 @@ type story struct {
 	resumed bool              // an earlier try may have begun to show it
 	picked  bool              // the message only answers the open question
 	began   bool              // people see that something is going on
-	posted  bool              // and how it ended
+	posted  bool              // the reply has arrived
 	desk    *assistants.Desk  // the version that the turn is pinned to
 	pinned  *held             // the same, as the engine counts it
 	active  *assistants.Desk  // the version that decides with it who may do what
 	steps   int               // model calls of this turn so far
-	spent   llm.Usage         // against the limits of the run; an estimate where the server gives no figures
-	dayLeft llm.USD           // what the person may still cost today; 0 is no limit
-	cost    llm.USD           // what it really cost
+	spent   llm.Usage         // by its model calls; an estimate where the server gives no figures
+	held    llm.USD           // of it and of the call under way, in the person's purse
 
 	under  *underway
 	folded []journal.Folded // messages that became part of the turn, and are on record
 	late   []string         // keys of stops that were about nothing
+	gone   []string         // ids of messages that were deleted, and of which nothing is to be told any more
 	mu     sync.Mutex
 	stops  []chat.Stop // who wants the turn to end
 }
@@ -83,20 +84,27 @@ type record struct {
 	Began     time.Time     `json:"began"`
 }
 
+// line is what a try finds: the active version, and all that waits in the thread.
+type line struct {
+	active *assistants.Desk
+	items  []store.Item
+}
+
 // open reads what is known of the message's turn and its thread.
-func (e *Engine) open(ctx context.Context, l store.Lease, key string, q queued, active *assistants.Desk) (_ *story, err error) {
+func (e *Engine) open(ctx context.Context, l store.Lease, key string, q queued, in line) (_ *story, err error) {
 	id := q.Turn
-	s := &story{e: e, lease: l, key: key, threadID: l.Thread, msg: q.Message, asker: q.Message.From, active: active}
+	s := &story{e: e, lease: l, key: key, threadID: l.Thread, msg: q.Message, asker: q.Message.From, active: in.active, gone: e.deleted(in.items)}
 	stored, err := e.o.Store.Get(ctx, recordKey(id))
 	if err != nil {
 		return nil, fmt.Errorf("read turn %s: %w", id, err)
 	}
-	s.version, s.resumed = stored.Version, stored.Version != 0 || e.tries(key) > 0
+	s.version, s.resumed = stored.Version, stored.Version != 0 || e.troubleOf(key, nil).tries > 0
 	if stored.Version == 0 {
 		s.rec = record{Pack: s.active.Pack.Digest, Began: e.o.Now()}
 	} else if err := json.Unmarshal(stored.Value, &s.rec); err != nil {
 		return nil, fmt.Errorf("read turn %s: %w", id, err)
 	}
+	s.stored = s.rec.State
 	if s.pinned, err = e.desks.use(ctx, s.rec.Pack); err != nil {
 		return nil, err
 	}
@@ -120,8 +128,7 @@ func (e *Engine) open(ctx context.Context, l store.Lease, key string, q queued, 
 		return nil, err
 	}
 	s.steps, s.spent = len(s.past.Steps), s.past.Usage()
-	s.cost = s.spent.Cost
-	s.reply, s.again = s.past.Reply, s.rec.State == stateDelivering
+	s.reply, s.again = s.past.Reply, s.stored == stateDelivering
 	s.text = cmp.Or(s.past.Message, s.text)
 	if s.past.Seen != nil {
 		if err := json.Unmarshal(s.past.Seen, &s.seen); err != nil {
@@ -169,8 +176,17 @@ func (s *story) tell(ctx context.Context) error {
 
 // show tells people what is going on.
 func (s *story) show(ctx context.Context, p Progress) {
-	p.Turn, p.To, p.Assistant = s.journal.Turn(), s.msg, s.rec.Assistant
+	p.Turn, p.To, p.Assistant, p.Resumed = s.journal.Turn(), s.msg, s.rec.Assistant, (p.Began || p.Ended) && s.resumed
 	s.e.o.Surface.Show(ctx, p)
+}
+
+// quiet tells people that nothing is going on any more, where they see that something is and no reply has told them. It comes
+// before the thread is given back: what its next turn shows must not be overtaken.
+func (s *story) quiet(ctx context.Context) {
+	if s.began && !s.posted {
+		s.show(context.WithoutCancel(ctx), Progress{Ended: true})
+	}
+	s.began = false
 }
 
 func (s *story) hasFolded(key string) bool {
@@ -196,6 +212,7 @@ func (s *story) commit(ctx context.Context, add func(*store.Batch)) error {
 	})
 	if err == nil {
 		s.version++
+		s.stored = s.rec.State
 	}
 	return err
 }
@@ -209,6 +226,10 @@ func (s *story) ask(ctx context.Context, a assistants.Asker, role string, req ll
 		return llm.Reply{}, err
 	} else if stopped {
 		return llm.Reply{}, loop.ErrStopped
+	}
+	reserve := guards.Reserve(req, a.Spec.Output, llm.PriceOf(a.Spec.Price))
+	if err := s.afford(ctx, reserve.Cost); err != nil {
+		return llm.Reply{}, err
 	}
 	started := s.e.o.Now()
 	asking, release := s.interruptible(ctx)
@@ -233,15 +254,14 @@ func (s *story) ask(ctx context.Context, a assistants.Asker, role string, req ll
 			step.Error = Stopped
 		}
 	}
+	if step.Estimated = !usage.Known && !usage.Free; step.Estimated { // a server that gives no figures is not a free one
+		usage.Input, usage.Output, usage.Cost = max(usage.Input, reserve.Input), max(usage.Output, reserve.Output), max(usage.Cost, reserve.Cost)
+	}
 	step.Input, step.Cached, step.Output, step.Cost = usage.Input, usage.Cached, usage.Output, usage.Cost
 	s.journal.Step(step)
 	s.steps++
-	s.cost += usage.Cost
-	if !usage.Known { // a server that gives no figures is not a free one
-		reserve := guards.Reserve(req, a.Spec.Output, llm.PriceOf(a.Spec.Price))
-		usage.Input, usage.Output, usage.Cost = max(usage.Input, reserve.Input), max(usage.Output, reserve.Output), max(usage.Cost, reserve.Cost)
-	}
 	s.spent = s.spent.Add(usage)
+	s.hold(s.spent.Cost)
 	if cut {
 		return llm.Reply{}, loop.ErrStopped
 	}

@@ -164,3 +164,21 @@ func TestL8_AStopInMidStream(t *testing.T) {
 		})
 	}
 }
+
+// Where text was released no other answer is asked for, however the first one failed.
+func TestM7_AfterReleaseNothingIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.model = func(r llm.Request) (llm.Reply, error) {
+		if isRouter(r) {
+			return routeTo("read", 0.9), nil
+		}
+		spoken(r, says("The first half of it is this and "))
+		return llm.Reply{}, &llm.Error{Reason: llm.ContextTooLong, Released: true, Attempts: 1}
+	}
+	h.up()
+	defer h.down()
+	if h.say(message(1, "read")); len(h.requests()) != 2 {
+		t.Errorf("asked %d times; people were shown %q", len(h.requests()), watched(h))
+	}
+}

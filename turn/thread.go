@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -41,6 +40,7 @@ type words struct {
 	First   string       `json:"first"` // to the bot
 	FirstAt time.Time    `json:"first_at"`
 	Unclear string       `json:"unclear,omitempty"` // the message that the open question is about
+	Of      string       `json:"of,omitempty"`      // its id
 	Asker   *chat.Person `json:"asker,omitempty"`   // and whose it is
 	Root    *said        `json:"root,omitempty"`    // what the thread began with: it stays when the middle is cut
 	Said    []said       `json:"said,omitempty"`
@@ -96,6 +96,7 @@ func (s *story) readThread(ctx context.Context) error {
 	}
 	// Each word goes with its own retention, however long people talk on; and what has been bound since is hidden by now.
 	w.forget(s.e.o.Now().Add(-s.desk.Pack.Retention))
+	w.drop(s.gone)
 	s.thread.hide(s.desk.Mask())
 	return nil
 }
@@ -116,20 +117,15 @@ func (t *thread) hide(mask journal.Mask) {
 
 // readHeard reads what was said in the thread but not to the bot.
 func (s *story) readHeard(ctx context.Context) error {
-	rows, err := s.e.o.Store.ContentsUnder(ctx, heardKey(s.threadID))
+	rows, err := s.e.heard(ctx, s.threadID)
 	if err != nil {
-		return fmt.Errorf("read what was heard in thread %s: %w", s.threadID, err)
+		return err
 	}
 	for _, row := range rows {
-		var h chat.Said
-		if err := json.Unmarshal(row.Value, &h); err != nil {
-			return fmt.Errorf("read what was heard in thread %s: %w", s.threadID, err)
-		}
-		if h.ID != s.msg.ID || h.ID == "" { // it may have been edited into a message to the bot
-			s.thread.heard = append(s.thread.heard, s.aside(h))
+		if row.ID == "" || row.ID != s.msg.ID && !slices.Contains(s.gone, row.ID) { // it may have been edited into a message to the bot
+			s.thread.heard = append(s.thread.heard, s.aside(row.Said))
 		}
 	}
-	slices.SortStableFunc(s.thread.heard, func(a, b said) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })
 	return nil
 }
 
@@ -160,6 +156,21 @@ func (w *words) forget(before time.Time) {
 		w.Root = nil
 		w.Left++
 	}
+}
+
+// drop takes out what was deleted, and says whether there was any of it.
+func (w *words) drop(ids []string) bool {
+	gone := func(l said) bool { return l.ID != "" && slices.Contains(ids, l.ID) }
+	before := len(w.Said)
+	w.Said = slices.DeleteFunc(w.Said, gone)
+	some := len(w.Said) < before
+	if w.Root != nil && gone(*w.Root) {
+		w.Root, some = nil, true
+	}
+	if w.Of != "" && slices.Contains(ids, w.Of) { // nobody wants an answer to it any more
+		w.Unclear, w.Of, some = "", "", true
+	}
+	return some
 }
 
 // first is the first thing that was said to the bot in this thread; text is the present one, in case there was none before.
@@ -316,9 +327,12 @@ func (s *story) closeThread(b *store.Batch) {
 	t := s.thread
 	switch {
 	case s.rec.Unheard || s.rec.Stale: // nothing was said, but the bot was here
-		s.putThread(b, t, false)
+		s.putThread(b, t, len(s.gone) > 0)
 		return
 	case s.rec.Outcome == Ignored && t.version == 0, s.rec.Outcome == Stopped && s.reply == "":
+		if t.version > 0 && len(s.gone) > 0 {
+			s.putThread(b, t, true)
+		}
 		return // it has no part in this, or the question is gone
 	}
 	if t.version == 0 {
@@ -335,12 +349,12 @@ func (s *story) closeThread(b *store.Batch) {
 	}
 	t.Listed = t.Listed || s.rec.Listed
 	if s.rec.Question != nil || s.picked || t.Open == nil || t.Open.By == s.asker.ID { // nobody else can make a question void
-		t.Open, t.words.Unclear, t.words.Asker = s.rec.Question, "", nil
+		t.Open, t.words.Unclear, t.words.Of, t.words.Asker = s.rec.Question, "", "", nil
 	}
 	switch {
 	case s.rec.Question != nil:
 		t.Asked++
-		t.words.Unclear, t.words.Asker = s.asked(), &s.asker
+		t.words.Unclear, t.words.Of, t.words.Asker = s.asked(), s.msg.ID, &s.asker
 	default:
 		t.Asked = 0
 	}
@@ -358,8 +372,15 @@ func (s *story) lines() []said {
 	}
 	lines := []said{{At: at, ID: s.msg.ID, By: s.msg.From.ID, Name: s.msg.From.Name, Text: fileNames(s.text, s.seen.Files)}}
 	for _, f := range s.folded {
-		lines = append(lines, said{At: s.e.o.Now(), By: s.asker.ID, Name: s.asker.Name, Text: f.Text})
+		lines = append(lines, said{At: s.e.o.Now(), ID: f.ID, By: s.asker.ID, Name: s.asker.Name, Text: f.Said})
 	}
+	gone := slices.Clone(s.gone)
+	for _, stop := range s.stops {
+		if stop.Deleted {
+			gone = append(gone, stop.ID)
+		}
+	}
+	lines = slices.DeleteFunc(lines, func(l said) bool { return l.ID != "" && slices.Contains(gone, l.ID) })
 	if s.reply != "" && s.posted {
 		lines = append(lines, said{At: s.e.o.Now(), Bot: true, Text: s.reply})
 	}

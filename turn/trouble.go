@@ -16,6 +16,7 @@ import (
 // trouble is what this process remembers of a message whose turn did not go through.
 type trouble struct {
 	tries     int
+	told      bool // the apology is out
 	delivered bool // the reply is out; only its record is missing
 }
 
@@ -36,7 +37,7 @@ var ErrOtherPack = errors.New("an unfinished message belongs to another pack")
 // notOurs tells of a message to another bot, once.
 func (e *Engine) notOurs(key string, q queued) error {
 	err := fmt.Errorf("%w: start %s with this store to finish turn %s, or set BOT_STORE to another one", ErrOtherPack, q.Pack, q.Turn)
-	if e.count(key) == 1 {
+	if e.troubleOf(key, func(t *trouble) { t.tries++ }).tries == 1 {
 		e.tell(Finished{Turn: q.Turn, Key: key, Err: err})
 	}
 	return err
@@ -55,59 +56,53 @@ func (e *Engine) othersToo(items []store.Item) {
 // failed counts a try that broke. After the last one the turn is given up, unless it has its reply: then that, or only its
 // record, is tried until it goes through. The error is nil where the turn is over.
 func (e *Engine) failed(ctx context.Context, b broken, cause error) error {
-	key, q := b.key, b.queued
-	n := e.count(key)
-	e.o.Log.Error().Str("error", e.desks.desk().Mask().Text(cause.Error())).Str("turn", q.Turn).Int("try", n).Msg("turn failed")
-	replied := b.story != nil && b.story.again || e.wasDelivered(key) // it has its final text
-	if n == mostTries && replied {
+	key, q, mask := b.key, b.queued, e.desks.desk().Mask()
+	if b.story != nil {
+		mask = b.story.journal.Mask() // it also hides what was looked up for the request
+	}
+	t := e.troubleOf(key, func(t *trouble) { t.tries++ })
+	e.o.Log.Error().Str("error", mask.Text(cause.Error())).Str("turn", q.Turn).Int("try", t.tries).Msg("turn failed")
+	replied := b.story != nil && b.story.stored == stateDelivering || t.delivered // it has its final text
+	if t.tries == mostTries && replied {
 		e.tell(Finished{Turn: q.Turn, Key: key, Outcome: Failed, Err: cause})
 	}
-	if n < mostTries || replied {
+	if t.tries < mostTries || replied {
 		return cause
 	}
 	return e.giveUp(ctx, b, cause)
 }
 
-// giveUp apologises, with what is known of the turn's effects, and takes the message off its queue. Where not even that
-// can be written, the message stays, and is tried again now and then and by the next process; the apology is said once.
-func (e *Engine) giveUp(ctx context.Context, t broken, cause error) error {
-	l, key, q := t.lease, t.key, t.queued
-	desk := e.desks.desk()
-	past, known, err := journal.Read(ctx, e.o.Store, q.Turn)
+// giveUp apologises, with what is known of the turn's effects, and takes the message off its queue. Where that cannot be said
+// or written, the message stays, and is tried again now and then and by the next process; the apology is said once.
+func (e *Engine) giveUp(ctx context.Context, b broken, cause error) error {
+	past, known, err := journal.Read(ctx, e.o.Store, b.queued.Turn)
 	if err != nil {
-		e.o.Log.Error().Err(err).Str("turn", q.Turn).Msg("read what a broken turn has done")
+		e.o.Log.Error().Err(err).Str("turn", b.queued.Turn).Msg("read what a broken turn has done")
 	}
-	s := &story{e: e, lease: l, key: key, threadID: l.Thread, msg: q.Message, asker: q.Message.From, desk: desk, reply: brokenWords(q.Turn)}
-	for _, f := range past.Folded { // what they asked for may have been done
-		s.folded = append(s.folded, *f)
-	}
-	s.journal = journal.NewRecorder(journal.RecorderOptions{
-		Store: e.o.Store, Lease: l, Turn: q.Turn, Now: e.o.Now, Retention: desk.Pack.Retention, Mask: desk.Mask(),
-	})
-	if slices.ContainsFunc(past.Calls, journal.Call.Changes) {
-		s.reply += "\n\n" + s.clean(accountWords(past.Calls), nil)
-	}
-	if e.tries(key) == mostTries {
-		post := Post{Key: q.Turn + "/sorry", Turn: q.Turn, To: q.Message, Reply: chat.Reply{Text: s.reply}, Outcome: Failed, Resumed: true}
-		if err := e.o.Surface.Post(ctx, post); err != nil {
-			e.o.Log.Error().Err(err).Str("turn", q.Turn).Msg("apologise")
-		} else if t.story != nil {
-			t.story.posted = true
+	s := e.remains(b, past)
+	if !s.msg.Unasked { // who did not ask the bot is not told that it cannot help
+		s.reply = brokenWords(b.queued.Turn)
+		if slices.ContainsFunc(past.Calls, journal.Call.Changes) {
+			s.reply += "\n\n" + s.clean(accountWords(past.Calls), nil)
 		}
-		e.tell(Finished{Turn: q.Turn, Key: key, Outcome: Failed, Reply: post.Reply, Err: cause})
 	}
-	if items, err := e.o.Store.Items(context.WithoutCancel(ctx), l); err == nil {
+	if err := e.apologise(ctx, b, s, cause); err != nil {
+		return err
+	}
+	if items, err := e.o.Store.Items(context.WithoutCancel(ctx), b.lease); err == nil {
 		s.stops = s.stopsAmong(items)
 	}
-	err = s.journal.Commit(context.WithoutCancel(ctx), func(b *store.Batch) {
+	s.quiet(ctx)
+	err = s.journal.Commit(context.WithoutCancel(ctx), func(batch *store.Batch) {
 		if !known {
-			s.journal.Event(b, journal.KindBegun, journal.Begun{
-				Turn: q.Turn, Thread: l.Thread, Person: q.Message.From.ID, Channel: q.Message.Channel.ID, Pack: desk.Pack.Digest,
+			s.journal.Event(batch, journal.KindBegun, journal.Begun{
+				Turn: b.queued.Turn, Thread: b.lease.Thread, Person: s.msg.From.ID, Channel: s.msg.Channel.ID, Pack: s.desk.Pack.Digest,
 			})
 		}
-		s.journal.Reply(b, s.reply)
-		s.journal.Event(b, journal.KindEnded, journal.Ended{Outcome: Failed})
-		s.finish(b)
+		s.journal.Reply(batch, s.reply)
+		s.journal.Event(batch, journal.KindEnded, journal.Ended{Outcome: Failed})
+		s.charge(batch)
+		s.finish(batch)
 	})
 	if err != nil {
 		return errors.Join(cause, err)
@@ -115,39 +110,70 @@ func (e *Engine) giveUp(ctx context.Context, t broken, cause error) error {
 	return nil
 }
 
-func (e *Engine) count(key string) int {
+// remains puts together what is left of a turn that is given up, without trusting what broke.
+func (e *Engine) remains(b broken, past journal.Turn) *story {
+	desk := e.desks.desk()
+	s := &story{e: e, lease: b.lease, key: b.key, threadID: b.lease.Thread, msg: b.queued.Message, asker: b.queued.Message.From, desk: desk}
+	s.rec.Began, s.spent, s.began, s.resumed = past.At, past.Usage(), true, true
+	if past.Person != "" {
+		s.asker.ID = past.Person
+	}
+	mask := desk.Mask()
+	if t := b.story; t != nil {
+		mask, s.asker.ID, s.rec.Began, s.spent = t.journal.Mask(), t.asker.ID, t.rec.Began, t.spent
+		t.began = false // what people see of it ends here
+	}
+	if s.rec.Began.IsZero() {
+		s.rec.Began = e.o.Now()
+	}
+	for _, f := range past.Folded { // what they asked for may have been done
+		s.folded = append(s.folded, *f)
+	}
+	s.journal = journal.NewRecorder(journal.RecorderOptions{
+		Store: e.o.Store, Lease: b.lease, Turn: b.queued.Turn, Now: e.o.Now, Retention: desk.Pack.Retention, Mask: mask,
+	})
+	return s
+}
+
+// apologise tells the person that the turn is given up, unless this process has done so. An error means that they are not
+// known to have heard of it.
+func (e *Engine) apologise(ctx context.Context, b broken, s *story, cause error) error {
+	t := e.troubleOf(b.key, nil)
+	post := Post{
+		Key: b.queued.Turn + "/sorry", Turn: b.queued.Turn, To: s.msg, Reply: chat.Reply{Text: s.reply}, Outcome: Failed, Resumed: true, Again: t.tries > mostTries,
+	}
+	if t.tries == mostTries {
+		defer e.tell(Finished{Turn: b.queued.Turn, Key: b.key, Outcome: Failed, Reply: post.Reply, Err: cause})
+	}
+	if t.told || s.msg.Unasked {
+		s.posted = t.told
+		return nil
+	}
+	err := e.o.Surface.Post(ctx, post)
+	if err != nil && !errors.Is(err, ErrUndeliverable) {
+		s.quiet(ctx)
+		return errors.Join(cause, fmt.Errorf("apologise: %w", err))
+	}
+	e.troubleOf(b.key, func(t *trouble) { t.told = true })
+	s.posted = err == nil
+	return nil
+}
+
+// troubleOf gives what is remembered of a message, after a change of it; change may be nil.
+func (e *Engine) troubleOf(key string, change func(*trouble)) trouble {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t := e.trouble[key]
-	t.tries++
-	e.trouble[key] = t
-	return t.tries
-}
-
-func (e *Engine) tries(key string) int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.trouble[key].tries
-}
-
-// delivered remembers that a reply is out.
-func (e *Engine) delivered(key string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	t := e.trouble[key]
-	t.delivered = true
-	e.trouble[key] = t
-}
-
-func (e *Engine) wasDelivered(key string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.trouble[key].delivered
+	if change != nil {
+		change(&t)
+		e.trouble[key] = t
+	}
+	return t
 }
 
 // pause is how long to wait before a message that has failed is tried again.
 func (e *Engine) pause(key string) time.Duration {
-	return min(250*time.Millisecond<<min(max(e.tries(key)-1, 0), 7), 30*time.Second)
+	return min(250*time.Millisecond<<min(max(e.troubleOf(key, nil).tries-1, 0), 7), 30*time.Second)
 }
 
 func (e *Engine) forget(key string) {

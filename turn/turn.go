@@ -72,7 +72,8 @@ type Progress struct {
 	Resumed bool
 }
 
-// Finished says how a turn ended. Err is for admins.
+// Finished says how a turn ended. Err is for admins. It comes once the end is durable; by then the thread's next turn may be
+// under way, and may even be told of first.
 type Finished struct {
 	Turn    string
 	Key     string // of the message

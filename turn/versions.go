@@ -42,6 +42,9 @@ func (v *versions) desk() *assistants.Desk {
 
 // swap makes another version the active one, and takes it over.
 func (v *versions) swap(ctx context.Context, desk *assistants.Desk) error {
+	if is, was := desk.Pack.Name, v.desk().Pack.Name; is != was { // what waits in the store was said to the other bot
+		return fmt.Errorf("take up version %s: it is of the bot %q, and %q is running; give it the old name, or start it as a bot of its own", desk.Pack.Digest, is, was)
+	}
 	if err := v.keep(ctx, desk.Pack); err != nil {
 		return err
 	}

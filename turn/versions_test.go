@@ -81,6 +81,14 @@ func TestD5_AVersionLivesAsLongAsATurnIsPinnedToIt(t *testing.T) {
 	if len(v.held) != 1 || v.desk() == first {
 		t.Errorf("%d versions are open at the end, want the active one", len(v.held))
 	}
+	renamed := deskOf(t, 10)
+	renamed.Pack.Name = "another"
+	if err := v.swap(t.Context(), renamed); err == nil || v.desk() == renamed {
+		t.Errorf("a version of another bot was taken up: %v", err)
+	}
+	if err := renamed.Close(); err != nil {
+		t.Error(err)
+	}
 	if err := v.close(); err != nil {
 		t.Error(err)
 	}
