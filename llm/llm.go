@@ -157,11 +157,12 @@ type Usage struct {
 	Output int  `json:"output"`
 	Cost   USD  `json:"cost"`
 	Known  bool `json:"known"`
+	Free   bool `json:"free,omitempty"` // nobody is to be paid for it: no server was asked
 }
 
-// Add sums two usages; the sum is known when both are.
+// Add sums two usages; the sum is known when both are, and free when both are.
 func (u Usage) Add(v Usage) Usage {
-	return Usage{u.Input + v.Input, u.Cached + v.Cached, u.Output + v.Output, u.Cost + v.Cost, u.Known && v.Known}
+	return Usage{u.Input + v.Input, u.Cached + v.Cached, u.Output + v.Output, u.Cost + v.Cost, u.Known && v.Known, u.Free && v.Free}
 }
 
 // USD is an amount of money in picodollars, so that a price per million tokens stays a whole number per token.

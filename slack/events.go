@@ -347,6 +347,7 @@ func (s *Slack) deleted(ctx context.Context, e *event) error {
 		Message: s.key(e.Channel, e.DeletedTS),
 		By:      chat.Person{ID: was.User, Kind: chat.External},
 		Deleted: true,
+		ID:      e.DeletedTS,
 	})
 }
 

@@ -197,7 +197,7 @@ func TestL8_DeletedQuestion(t *testing.T) {
 	h.settled(t)
 	want := []chat.Stop{{
 		Key: "stop:T0SIM:C0FRONT:" + ts + ":deleted", Thread: chat.Thread{Team: "T0SIM", Channel: front, Root: ts},
-		Message: "msg:T0SIM:C0FRONT:" + ts, By: chat.Person{ID: ana, Kind: chat.External}, Deleted: true,
+		Message: "msg:T0SIM:C0FRONT:" + ts, By: chat.Person{ID: ana, Kind: chat.External}, Deleted: true, ID: ts,
 	}}
 	if d := cmp.Diff(want, h.desk.halted); d != "" {
 		t.Error(d)

@@ -224,7 +224,7 @@ func (s *Script) fold(text string) string {
 const bytesPerToken = 4
 
 func estimate(r llm.Request, reply llm.Reply) llm.Usage {
-	return llm.Usage{Input: r.Size() / bytesPerToken, Output: reply.Size() / bytesPerToken}
+	return llm.Usage{Input: r.Size() / bytesPerToken, Output: reply.Size() / bytesPerToken, Free: true}
 }
 
 // noScript says to a person what offline mode is and what to try. why, for admins and rehearsals, becomes the cause.
