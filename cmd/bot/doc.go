@@ -6,12 +6,14 @@ bounded and written down before it runs.
 
 Read the house from here; each stop is one package, and imports only ever point down this list.
 
-A message comes in on a surface. In this version that is the terminal: chat.go reads a line, makes a [chat.Message] of it
-and calls turn.Engine.Accept, which stores it in the queue of its thread. Only what is stored is acknowledged.
+A message comes in on a surface. Package slack makes a [chat.Message] of an event and calls turn.Engine.Accept, which stores
+it in the queue of its thread; only what is stored is acknowledged. Clicks and the wish to stop wait in the same queue. The
+terminal (chat.go) is a surface too, and package slack/sim is a Slack that runs on this machine.
 
 Package turn tells the story of the message. A worker leases the thread, so that a thread has one turn at a time. route.go
 asks package router which assistant should take it; a low confidence becomes a question and not a guess. The decision is
-made durable. run.go then lets the assistant answer, deliver.go brings the answer out, once.
+made durable. run.go then lets the assistant answer, fold.go brings in what its asker adds meanwhile, stop.go ends it where
+somebody wants that, deliver.go brings the answer out, once.
 
 Package assistants has made the pack ready: who may use which assistant, with which tools, under which prompt. Values that
 the runtime binds (the organisation of a channel, say) are never seen by a model.
@@ -30,8 +32,8 @@ into one checked value, or into a list of problems with places.
 
 # Wiring
 
-main.go ends the process, app.go starts and stops the parts, wire.go puts them together in one straight line, and every
-command has a file.
+main.go ends the process, app.go starts and stops the parts, reload.go swaps the pack, wire.go puts them together in one
+straight line, station.go puts a bot in front of Slack, and every command has a file.
 
 To add a tool: its contract in the pack, and for a built-in one its work in tools/builtin.go and its contract in
 config/builtin.go. To add a guard: a file in package guards, and a line in Dispatcher.judge.
