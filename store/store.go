@@ -67,6 +67,14 @@ type Record struct {
 // Records reads what Batches put.
 type Records interface {
 	Get(ctx context.Context, key string) (Record, error)
+	// Under lists every record whose key begins with the prefix, by key. It is for few: what is open, not what ever was.
+	Under(ctx context.Context, prefix string) ([]Named, error)
+}
+
+// Named is a record with its key.
+type Named struct {
+	Key string
+	Record
 }
 
 // Event is one line of the log: metadata only, kept for ever. Stream is a run's or a turn's id.
@@ -157,6 +165,18 @@ type Backlog interface {
 	Waiting(ctx context.Context) (int, error)
 	// Queued counts the items of one thread that are not acked yet.
 	Queued(ctx context.Context, thread string) (int, error)
+	// Threads lists the threads in which something waits, the longest waiting first: at most limit.
+	Threads(ctx context.Context, limit int) ([]ThreadState, error)
+	// Stale counts the writes that were ever refused because their lease was lost.
+	Stale(ctx context.Context) (int64, error)
+}
+
+// ThreadState is a thread in which something waits.
+type ThreadState struct {
+	Thread  string
+	Waiting int           // items
+	Epoch   int64         // of its last lease
+	Leased  time.Duration // how long the lease still runs, by the store's clock; 0: nobody has it
 }
 
 // Reader is what commands beside a working process use.

@@ -33,6 +33,7 @@ const (
 	sweepContents
 	sweepCounters
 	sweepClaims
+	saveStale
 	statements // how many there are
 )
 
@@ -66,6 +67,7 @@ func (s statement) text() string {
 		// A key whose item still waits stays claimed, else the item could be pushed a second time.
 		sweepClaims: `DELETE FROM claims WHERE key IN
 			(SELECT key FROM claims WHERE at <= ? AND key NOT IN (SELECT key FROM items) LIMIT ?)`,
+		saveStale: "INSERT INTO meta (name, value) VALUES ('stale', ?1) ON CONFLICT DO UPDATE SET value = ?1",
 	}[s]
 }
 

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"switchboard/store"
 	"switchboard/store/sqlite"
 )
@@ -296,4 +298,59 @@ func TestCloseFreesTheLockForGood(t *testing.T) {
 		t.Fatal(err)
 	}
 	openFile(t, path)
+}
+
+// A command beside the working process sees what waits and what was refused, as far as the file has it.
+func TestReaderSeesTheBacklog(t *testing.T) {
+	t.Parallel()
+	ctx, path := t.Context(), filepath.Join(t.TempDir(), "bot.db")
+	s := openFile(t, path)
+	push := func(thread, key string) {
+		t.Helper()
+		if _, err := s.Push(ctx, store.Item{Key: key, Thread: thread}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push("b", "b1")
+	push("a", "a1")
+	push("b", "b2")
+	r, err := sqlite.OpenReader(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func(stale int64, want ...store.ThreadState) {
+		t.Helper()
+		got, err := r.Threads(ctx, 10)
+		n, err2 := r.Stale(ctx)
+		if diff := cmp.Diff(want, got); diff != "" || n != stale || errors.Join(err, err2) != nil {
+			t.Errorf("%d stale writes, %v, %v (-want +got)\n%s", n, err, err2, diff)
+		}
+	}
+	look(0, store.ThreadState{Thread: "b", Waiting: 2}, store.ThreadState{Thread: "a", Waiting: 1})
+	l, err := claim(t, s, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(ctx, store.Batch{Lease: &l, Ack: []string{"b1"}, Release: true}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Renew(ctx, l, time.Minute); !errors.Is(err, store.ErrStale) {
+			t.Fatal(err)
+		}
+	}
+	commits := s.Commits()
+	if err := s.Commit(ctx, store.Batch{Lease: &l, Ack: []string{"b2"}}); !errors.Is(err, store.ErrStale) || s.Commits() != commits {
+		t.Errorf("a refusal took the disk: %v", err)
+	}
+	look(0, store.ThreadState{Thread: "a", Waiting: 1}, store.ThreadState{Thread: "b", Waiting: 1})
+	push("c", "c1") // the next commit takes the sum along
+	look(3, store.ThreadState{Thread: "a", Waiting: 1}, store.ThreadState{Thread: "b", Waiting: 1}, store.ThreadState{Thread: "c", Waiting: 1})
+	if err := errors.Join(s.Close(), r.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = openFile(t, path)
+	if n, err := s.Stale(ctx); n != 3 || err != nil {
+		t.Errorf("%d stale writes after a start, %v", n, err)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"container/list"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -24,6 +25,7 @@ type thread struct {
 	name  string
 	items []item // durable and not acked, oldest first
 	epoch int64  // of the live lease; 0: none
+	last  int64  // the epoch of the last lease, since the thread is known
 	until time.Time
 	held  int           // batches that are being written under a lease of this thread: nobody can claim it meanwhile
 	place *list.Element // in queue.ready
@@ -46,6 +48,7 @@ type queue struct {
 	waiting list.List // of *waiter, oldest first
 	leased  map[*thread]bool
 	epoch   int64     // the last one given
+	stale   int64     // writes that were ever refused because their lease was lost
 	alarm   time.Time // when the timer fires; zero: there is none
 	stop    func() bool
 	closed  bool
@@ -123,7 +126,7 @@ func (q *queue) grant() {
 		t, _ := q.ready.Remove(q.ready.Front()).(*thread)
 		t.place = nil
 		q.epoch++
-		t.epoch, t.until = q.epoch, q.now().Add(w.ttl)
+		t.epoch, t.last, t.until = q.epoch, q.epoch, q.now().Add(w.ttl)
 		q.leased[t] = true
 		q.arm(t.until)
 		w.lease <- store.Lease{Thread: t.name, Epoch: t.epoch}
@@ -250,6 +253,54 @@ func (q *queue) count(thread string) (int, error) {
 	return 0, nil
 }
 
+// states lists the threads with items, the one with the oldest item first.
+func (q *queue) states(limit int) ([]store.ThreadState, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil, fmt.Errorf("list threads: %w", store.ErrClosed)
+	}
+	var busy []*thread
+	for _, t := range q.threads {
+		if len(t.items) > 0 {
+			busy = append(busy, t)
+		}
+	}
+	slices.SortFunc(busy, func(a, b *thread) int { return cmp.Compare(a.items[0].id, b.items[0].id) })
+	var out []store.ThreadState
+	now := q.now()
+	for _, t := range busy[:min(max(limit, 0), len(busy))] {
+		s := store.ThreadState{Thread: t.name, Waiting: len(t.items), Epoch: t.last}
+		if t.epoch != 0 {
+			s.Leased = max(t.until.Sub(now), 0)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// refusals says how many writes were refused because their lease was lost.
+func (q *queue) refusals() (n int64, closed bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.stale, q.closed
+}
+
+// note counts a refusal, in memory: the writer saves the sum with its next commit and at the end. The caller holds the mutex.
+func (q *queue) note(err error) error {
+	if errors.Is(err, store.ErrStale) {
+		q.stale++
+	}
+	return err
+}
+
+// refused counts a batch's refusal. It is for the writer, once it is sure not to try the batch again.
+func (q *queue) refused(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_ = q.note(err)
+}
+
 func (q *queue) renew(l store.Lease, ttl time.Duration) error {
 	if ttl <= 0 {
 		return fmt.Errorf("renew lease on thread %q for %s: the lease must last longer than nothing", l.Thread, ttl)
@@ -258,7 +309,7 @@ func (q *queue) renew(l store.Lease, ttl time.Duration) error {
 	defer q.mu.Unlock()
 	t, err := q.holder(l, "renew lease on")
 	if err != nil {
-		return err
+		return q.note(err)
 	}
 	t.until = q.now().Add(ttl)
 	q.arm(t.until)
@@ -270,7 +321,7 @@ func (q *queue) release(l store.Lease) error {
 	defer q.mu.Unlock()
 	t, err := q.holder(l, "release")
 	if err != nil {
-		return err
+		return q.note(err)
 	}
 	q.end(t)
 	q.grant()

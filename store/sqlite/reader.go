@@ -23,7 +23,8 @@ type Reader struct {
 	now    func() time.Time
 	closed atomic.Bool
 
-	record, events, streams, content, contents, allContents, counter, waiting, queued *sql.Stmt
+	record, events, streams, content, contents, allContents, counter, waiting, queued,
+	under, allRecords, threads, stale *sql.Stmt
 }
 
 var _ store.Reader = (*Reader)(nil)
@@ -78,7 +79,11 @@ func (r *Reader) prepare(ctx context.Context) error {
 		&r.content: "SELECT value FROM contents WHERE key = ? AND (until = 0 OR until > ?)",
 		&r.contents: `SELECT key, value, until FROM contents WHERE key >= ? AND key < ? AND (until = 0 OR until > ?)
 			ORDER BY key`,
-		&r.allContents: "SELECT key, value, until FROM contents WHERE until = 0 OR until > ? ORDER BY key",
+		&r.allContents: "SELECT key, value, until FROM contents WHERE key >= ? AND (until = 0 OR until > ?) ORDER BY key",
+		&r.under:       "SELECT key, value, version FROM records WHERE key >= ? AND key < ? ORDER BY key",
+		&r.allRecords:  "SELECT key, value, version FROM records WHERE key >= ? ORDER BY key",
+		&r.threads:     "SELECT thread, count(*) FROM items GROUP BY thread ORDER BY min(id) LIMIT ?",
+		&r.stale:       "SELECT coalesce(max(value), 0) FROM meta WHERE name = 'stale'",
 		&r.waiting:     "SELECT count(*) FROM items",
 		&r.queued:      "SELECT count(*) FROM items WHERE thread = ?", // no index: few items wait, and every push would pay for it
 		&r.counter:     "SELECT value FROM counters WHERE key = ? AND (until = 0 OR until > ?)",
@@ -126,6 +131,19 @@ func (r *Reader) Get(ctx context.Context, key string) (store.Record, error) {
 	return rec, r.fail(err)
 }
 
+// Under lists the records whose keys begin with the prefix, by key.
+func (r *Reader) Under(ctx context.Context, prefix string) ([]store.Named, error) {
+	stmt, args := r.allRecords, []any{prefix}
+	if end := after(prefix); end != "" {
+		stmt, args = r.under, []any{prefix, end}
+	}
+	return gather(ctx, r, stmt, args, func(rows *sql.Rows) (store.Named, error) {
+		var n store.Named
+		err := rows.Scan(&n.Key, &n.Value, &n.Version)
+		return n, err
+	})
+}
+
 // Events lists a stream in order.
 func (r *Reader) Events(ctx context.Context, stream string) ([]store.Event, error) {
 	return gather(ctx, r, r.events, []any{stream}, func(rows *sql.Rows) (store.Event, error) {
@@ -164,7 +182,7 @@ func (r *Reader) Content(ctx context.Context, key string) ([]byte, error) {
 
 // ContentsUnder lists the texts whose keys begin with the prefix, by key.
 func (r *Reader) ContentsUnder(ctx context.Context, prefix string) ([]store.Content, error) {
-	stmt, args := r.allContents, []any{r.now().UnixNano()}
+	stmt, args := r.allContents, []any{prefix, r.now().UnixNano()}
 	if end := after(prefix); end != "" {
 		stmt, args = r.contents, []any{prefix, end, r.now().UnixNano()}
 	}
@@ -213,6 +231,27 @@ func (r *Reader) Queued(ctx context.Context, thread string) (int, error) {
 	}
 	var n int
 	err = r.queued.QueryRowContext(ctx, thread).Scan(&n)
+	return n, r.fail(err)
+}
+
+// Threads lists the threads in which something waits, the one with the oldest item first. Leases live in the memory of the
+// process that works on the file, so Epoch and Leased are 0 here.
+func (r *Reader) Threads(ctx context.Context, limit int) ([]store.ThreadState, error) {
+	return gather(ctx, r, r.threads, []any{max(limit, 0)}, func(rows *sql.Rows) (store.ThreadState, error) {
+		var s store.ThreadState
+		err := rows.Scan(&s.Thread, &s.Waiting)
+		return s, err
+	})
+}
+
+// Stale counts the writes that were refused because their lease was lost, as of the last commit.
+func (r *Reader) Stale(ctx context.Context) (int64, error) {
+	ctx, err := r.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var n int64
+	err = r.stale.QueryRowContext(ctx).Scan(&n)
 	return n, r.fail(err)
 }
 

@@ -61,7 +61,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	s := &Store{lock: l}
 	if err := s.open(ctx, place, path, o); err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, errors.Join(err, s.Close()) //nolint:contextcheck // a write is never interrupted
 	}
 	return s, nil
 }
@@ -166,6 +166,28 @@ func (s *Store) Queued(ctx context.Context, thread string) (int, error) {
 	return s.queue.count(thread)
 }
 
+// Threads lists the threads in which something waits, the one with the oldest item first, from memory. Epoch is 0 for a
+// thread that nobody has claimed since this process opened the store.
+func (s *Store) Threads(ctx context.Context, limit int) ([]store.ThreadState, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return s.queue.states(limit)
+}
+
+// Stale counts the writes that were ever refused because their lease was lost, from memory. The file has the sum as of the
+// last commit, so a kill forgets the refusals since then.
+func (s *Store) Stale(ctx context.Context) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, closed := s.queue.refusals()
+	if closed {
+		return 0, fmt.Errorf("count stale writes: %w", store.ErrClosed)
+	}
+	return n, nil
+}
+
 // Renew extends the lease to ttl from now. It touches no disk.
 func (s *Store) Renew(ctx context.Context, l store.Lease, ttl time.Duration) error {
 	if err := ctx.Err(); err != nil {
@@ -214,7 +236,7 @@ func (s *Store) Close() error {
 			s.queue.close()
 		}
 		if s.writer != nil {
-			s.writer.stop()
+			errs = append(errs, s.writer.stop())
 		}
 		if s.Reader != nil {
 			errs = append(errs, s.Reader.Close())

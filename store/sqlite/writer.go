@@ -68,6 +68,7 @@ type writer struct {
 	// Only for the goroutine.
 	items   int64            // the last item's row
 	streams int64            // the last stream's number
+	saved   int64            // the sum of refusals that the file has
 	seqs    map[string]int64 // the last seq of streams written lately, true inside the open transaction
 }
 
@@ -98,7 +99,11 @@ func (w *writer) load() error {
 		return err
 	}
 	w.queue.restore(items)
-	w.streams, err = w.conn.number("SELECT coalesce(max(id), 0) FROM streams")
+	if w.streams, err = w.conn.number("SELECT coalesce(max(id), 0) FROM streams"); err != nil {
+		return err
+	}
+	w.saved, err = w.conn.number("SELECT coalesce(max(value), 0) FROM meta WHERE name = 'stale'")
+	w.queue.stale = w.saved
 	return err
 }
 
@@ -107,15 +112,22 @@ func (w *writer) start() {
 	go w.work()
 }
 
-// stop refuses new requests and returns when those in the line are done.
-func (w *writer) stop() {
+// stop refuses new requests and returns when those in the line are done and the refusals are saved.
+func (w *writer) stop() error {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
 	w.signal()
-	if w.ended != nil {
-		<-w.ended
+	if w.ended == nil {
+		return nil
 	}
+	<-w.ended
+	if n, _ := w.queue.refusals(); n != w.saved {
+		if _, err := w.conn.exec(saveStale, n); err != nil {
+			return explain("write store", w.path, err)
+		}
+	}
+	return nil
 }
 
 func (w *writer) signal() {
@@ -196,6 +208,7 @@ func (w *writer) answer(rs []*request) {
 		if err != nil {
 			r.err = explain("write store", w.path, err)
 		}
+		w.queue.refused(r.err)
 		close(r.done)
 	}
 }
@@ -210,11 +223,13 @@ func (w *writer) write(rs []*request) error {
 	if _, err := w.conn.exec(begin); err != nil {
 		return err
 	}
-	if err := w.transact(rs, g); err != nil {
+	refusals, err := w.transact(rs, g)
+	if err != nil {
 		clear(w.seqs)
 		w.queue.done(g, false)
 		return errors.Join(err, w.conn.undo())
 	}
+	w.saved = refusals
 	if g.wrote > 0 {
 		w.commits.Add(1)
 		w.batches.Add(g.wrote)
@@ -223,7 +238,8 @@ func (w *writer) write(rs []*request) error {
 	return nil
 }
 
-func (w *writer) transact(rs []*request, g *group) error {
+// transact fills the open transaction and commits it. refusals is the sum that the file has then.
+func (w *writer) transact(rs []*request, g *group) (refusals int64, err error) {
 	for _, r := range rs {
 		var err error
 		if r.sweep != 0 {
@@ -232,11 +248,18 @@ func (w *writer) transact(rs []*request, g *group) error {
 			r.err, err = w.batch(r, g)
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 	}
-	_, err := w.conn.exec(commit)
-	return err
+	refusals = w.saved
+	if n, _ := w.queue.refusals(); g.wrote > 0 && n != w.saved { // on its own it is not worth a sync of the disk
+		refusals = n
+		if _, err := w.conn.exec(saveStale, n); err != nil {
+			return 0, err
+		}
+	}
+	_, err = w.conn.exec(commit)
+	return refusals, err
 }
 
 func (w *writer) sweep(r *request, g *group) error {

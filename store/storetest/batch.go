@@ -331,6 +331,9 @@ func closed(d *desk) {
 		"count":    func() error { _, err := d.s.Count(d.ctx, "n"); return err },
 		"queued":   func() error { _, err := d.s.Queued(d.ctx, "t"); return err },
 		"waiting":  func() error { _, err := d.s.Waiting(d.ctx); return err },
+		"under":    func() error { _, err := d.s.Under(d.ctx, ""); return err },
+		"threads":  func() error { _, err := d.s.Threads(d.ctx, 1); return err },
+		"stale":    func() error { _, err := d.s.Stale(d.ctx); return err },
 		"sweep":    func() error { _, err := d.s.Sweep(d.ctx); return err },
 	} {
 		if err := call(); !isClosed(err) {

@@ -24,6 +24,8 @@ type world struct {
 	begun    []string // streams in the order of their first event
 	contents map[string]store.Content
 	counters map[string]counter
+	stale    int64
+	pushed   int // items, ever
 }
 
 type counter struct {
@@ -34,7 +36,8 @@ type counter struct {
 // line is a thread of the world.
 type line struct {
 	keys  []string
-	lease store.Lease // Epoch 0: none
+	ages  map[string]int // of the keys: how many were pushed before, in all lines
+	lease store.Lease    // Epoch 0: none
 	until time.Time
 	since time.Time // when it began to wait for a worker
 }
@@ -46,10 +49,11 @@ func (l *line) tidy(now time.Time) {
 	}
 }
 
-func (l *line) push(key string, now time.Time) {
+func (l *line) push(key string, age int, now time.Time) {
 	if len(l.keys) == 0 {
-		l.since = now
+		l.since, l.ages = now, map[string]int{}
 	}
+	l.ages[key] = age
 	l.keys = append(l.keys, key)
 }
 
@@ -67,6 +71,8 @@ func model(d *desk) {
 			nil,
 			map[string]store.Content{},
 			map[string]counter{},
+			0,
+			0,
 		}}
 		p.Repeat(map[string]func(*rapid.T){
 			"push": p.push, "claim": p.claim, "commit": p.commit, "commit again": p.commit, "renew": p.renew,
@@ -122,7 +128,8 @@ func (p *play) accept(it store.Item) (fresh bool) {
 		return false
 	}
 	p.w.claimed[it.Key] = p.h.Now()
-	p.line(it.Thread).push(it.Key, p.h.Now())
+	p.w.pushed++
+	p.line(it.Thread).push(it.Key, p.w.pushed, p.h.Now())
 	return true
 }
 
@@ -186,6 +193,7 @@ func (p *play) renew(t *rapid.T) {
 		p.verdict(t, "renew", err, nil)
 		return
 	}
+	p.w.stale++
 	p.verdict(t, "renew", err, store.ErrStale)
 }
 
@@ -197,6 +205,7 @@ func (p *play) release(t *rapid.T) {
 		p.verdict(t, "release", err, nil)
 		return
 	}
+	p.w.stale++
 	p.verdict(t, "release", err, store.ErrStale)
 }
 
@@ -302,6 +311,7 @@ func (p *play) commit(t *rapid.T) {
 	b := p.batch(t)
 	err := p.s.Commit(p.ctx, b)
 	if b.Lease != nil && p.live(*b.Lease) == nil {
+		p.w.stale++
 		p.verdict(t, "commit", err, store.ErrStale)
 		return
 	}
@@ -399,14 +409,6 @@ func (p *play) compare(t *rapid.T) {
 		got, err := p.s.Streams(p.ctx, kind, 10)
 		same(kind, got, want, err)
 	}
-	var want []store.Content
-	for _, key := range slices.Sorted(maps.Keys(p.w.contents)) {
-		if c := p.w.contents[key]; !past(c.Until, now) {
-			want = append(want, c)
-		}
-	}
-	contents, err := p.s.ContentsUnder(p.ctx, "c")
-	same("contents", contents, want, err)
 	for key, c := range p.w.counters {
 		if past(c.until, now) {
 			c.n = 0
@@ -422,6 +424,9 @@ func (p *play) compare(t *rapid.T) {
 	}
 	n, err := p.s.Waiting(p.ctx)
 	same("waiting", n, waiting, err)
+	stale, err := p.s.Stale(p.ctx)
+	same("stale writes", stale, p.w.stale, err)
+	p.compareLists(t)
 	for _, l := range p.leases {
 		items, err := p.s.Items(p.ctx, l)
 		n := p.live(l)
@@ -434,5 +439,51 @@ func (p *play) compare(t *rapid.T) {
 			got = append(got, it.Key)
 		}
 		same(l.Thread, got, append([]string{}, n.keys...), err)
+	}
+}
+
+// compareLists reads what is listed, by prefix or by age.
+func (p *play) compareLists(t *rapid.T) {
+	var records []store.Named
+	for _, key := range slices.Sorted(maps.Keys(p.w.records)) {
+		records = append(records, store.Named{Key: key, Record: p.w.records[key]})
+	}
+	got, err := p.s.Under(p.ctx, "r")
+	if diff := cmp.Diff(records, got); diff != "" || err != nil {
+		t.Fatalf("records: %v (-want +got)\n%s", err, diff)
+	}
+	now := p.h.Now()
+	var kept []store.Content
+	for _, key := range slices.Sorted(maps.Keys(p.w.contents)) {
+		if c := p.w.contents[key]; !past(c.Until, now) {
+			kept = append(kept, c)
+		}
+	}
+	contents, err := p.s.ContentsUnder(p.ctx, "c")
+	if diff := cmp.Diff(kept, contents); diff != "" || err != nil {
+		t.Fatalf("contents: %v (-want +got)\n%s", err, diff)
+	}
+	var want []store.ThreadState
+	oldest := map[string]int{}
+	for name := range p.w.lines {
+		l := p.line(name)
+		if len(l.keys) == 0 {
+			continue
+		}
+		s := store.ThreadState{Thread: name, Waiting: len(l.keys)}
+		if l.lease.Epoch != 0 {
+			s.Epoch, s.Leased = l.lease.Epoch, l.until.Sub(now)
+		}
+		want, oldest[name] = append(want, s), l.ages[l.keys[0]]
+	}
+	slices.SortFunc(want, func(a, b store.ThreadState) int { return oldest[a.Thread] - oldest[b.Thread] })
+	states, err := p.s.Threads(p.ctx, 10)
+	for i, s := range states {
+		if s.Leased == 0 {
+			states[i].Epoch = 0 // of a lease that is over
+		}
+	}
+	if diff := cmp.Diff(want, states); diff != "" || err != nil {
+		t.Fatalf("threads: %v (-want +got)\n%s", err, diff)
 	}
 }

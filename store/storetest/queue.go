@@ -379,6 +379,90 @@ func backlog(d *desk) {
 	queued("c", 1)
 }
 
+func threads(d *desk) {
+	states := func(limit int, want ...store.ThreadState) {
+		d.Helper()
+		got, err := d.s.Threads(d.ctx, limit)
+		d.want(err, nil)
+		d.same(got, want)
+	}
+	states(10)
+	for _, thread := range []string{"c", "a", "b"} {
+		d.push(thread, thread+"1")
+		d.h.Advance(time.Second)
+	}
+	d.push("c", "c2")
+	a, b, c := store.ThreadState{Thread: "a", Waiting: 1}, store.ThreadState{Thread: "b", Waiting: 1}, store.ThreadState{Thread: "c", Waiting: 2}
+	states(10, c, a, b)
+	states(2, c, a)
+	states(0)
+	states(-1)
+	l := d.claimThread("c")
+	c.Epoch, c.Leased = l.Epoch, ttl
+	states(10, c, a, b) // what is being worked on waits too
+	d.h.Advance(ttl / 3)
+	d.commit(store.Batch{Lease: &l, Ack: []string{"c1"}}, nil)
+	c.Waiting, c.Leased = 1, ttl-ttl/3
+	states(10, a, b, c)
+	d.want(d.s.Renew(d.ctx, l, 2*ttl), nil)
+	c.Leased = 2 * ttl
+	states(10, a, b, c)
+	d.want(d.s.Release(d.ctx, l), nil)
+	c.Leased = 0
+	states(10, a, b, c) // the epoch of the last lease stays in sight
+	l = d.claimThread("a")
+	d.h.Advance(ttl)
+	a.Epoch = l.Epoch
+	states(1, a) // its lease is over
+	l = d.claimThread("b")
+	d.commit(store.Batch{Lease: &l, Ack: []string{"b1"}, Release: true}, nil)
+	states(10, a, c)
+	d.reopen()
+	got, err := d.s.Threads(d.ctx, 10)
+	d.want(err, nil)
+	for i := range got {
+		got[i].Epoch = 0 // a store may have forgotten it with the process
+	}
+	a.Epoch, c.Epoch = 0, 0
+	d.same(got, []store.ThreadState{a, c})
+}
+
+// staleCounted counts refused writes, and those alone.
+func staleCounted(d *desk) {
+	stale := func(want int64) {
+		d.Helper()
+		n, err := d.s.Stale(d.ctx)
+		d.want(err, nil)
+		d.same(n, want)
+	}
+	stale(0)
+	d.push("t", "k")
+	l := d.claim()
+	d.commit(store.Batch{Lease: &l, Ack: []string{"nowhere"}, Puts: []store.Put{{Key: "k"}}, Push: nil, Release: true}, errAny)
+	d.want(d.s.Release(d.ctx, l), nil)
+	stale(0)
+	d.commit(store.Batch{Lease: &l, Ack: []string{"k"}}, store.ErrStale)
+	stale(1)
+	d.want(d.s.Renew(d.ctx, l, ttl), store.ErrStale)
+	d.want(d.s.Release(d.ctx, l), store.ErrStale)
+	stale(3)
+	_, err := d.s.Items(d.ctx, l) // a read
+	d.want(err, store.ErrStale)
+	stale(3)
+	d.together(10, func(int) {
+		if err := d.s.Commit(d.ctx, store.Batch{Lease: &l}); !errors.Is(err, store.ErrStale) {
+			d.Error(err)
+		}
+	})
+	stale(13)
+	d.reopen()
+	stale(13)
+	d.commit(store.Batch{Lease: &l}, store.ErrStale)
+	d.push("t", "k2")
+	d.reopen()
+	stale(14)
+}
+
 func pushBeforeRelease(d *desk) {
 	d.push("t", "k1")
 	l := d.claim()

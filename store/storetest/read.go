@@ -112,6 +112,7 @@ func contentsPrefix(d *desk) {
 	d.same(list("a%"), []string{"a%"})
 	d.same(list("ä"), []string{"ä/1"})
 	d.same(list("zz"), []string(nil))
+	d.same(list("\xff"), []string(nil))
 	d.same(list(""), []string{"A/1", "a", "a%", "a/", "a/1", "a/10", "a/2", "a0", "a_", "b/1", "ä/1"})
 
 	d.commit(store.Batch{Contents: []store.Content{{Key: "a/1", Value: []byte("new")}, {Key: "empty"}}}, nil)
@@ -122,6 +123,44 @@ func contentsPrefix(d *desk) {
 	d.commit(store.Batch{Contents: []store.Content{{Key: "large", Value: large}}}, nil)
 	d.reopen()
 	d.same(string(d.content("large")) == string(large), true)
+}
+
+func recordsPrefix(d *desk) {
+	keys := []string{"b/1", "a/2", "a/10", "a/1", "a", "a0", "a/", "ä/1", "A/1", "a%", "a_", "z\xff", "z\xff\xff1"}
+	for _, key := range keys {
+		d.commit(store.Batch{Puts: []store.Put{{Key: key, Value: []byte("v" + key)}}}, nil)
+	}
+	list := func(prefix string, want ...string) {
+		d.Helper()
+		rs, err := d.s.Under(d.ctx, prefix)
+		d.want(err, nil)
+		var got []string
+		for _, r := range rs {
+			d.same(r.Record, d.record(r.Key))
+			got = append(got, r.Key)
+		}
+		d.same(got, want)
+	}
+	look := func() {
+		d.Helper()
+		list("a/", "a/", "a/1", "a/10", "a/2")
+		list("a%", "a%")
+		list("ä", "ä/1")
+		list("zz")
+		list("z\xff", "z\xff", "z\xff\xff1")
+		list("\xff")
+		list("", "A/1", "a", "a%", "a/", "a/1", "a/10", "a/2", "a0", "a_", "b/1", "z\xff", "z\xff\xff1", "ä/1")
+	}
+	look()
+	d.reopen()
+	look()
+	d.commit(store.Batch{Puts: []store.Put{
+		{Key: "a/1", Value: []byte("new"), Version: 1}, {Key: "a/10", Version: 1}, {Key: "a/3", Value: []byte("3")},
+	}}, nil)
+	list("a/", "a/", "a/1", "a/2", "a/3")
+	rs, err := d.s.Under(d.ctx, "a/1")
+	d.want(err, nil)
+	d.same(rs, []store.Named{{Key: "a/1", Record: store.Record{Value: []byte("new"), Version: 2}}})
 }
 
 func contentsUntil(d *desk) {
