@@ -1,8 +1,9 @@
-// Package backoffice is one small real server that the example packs talk to: a sports club's back office on SQLite, with
-// bookings, members, messages, figures, settings and documents of two organisations, and faults on demand.
+// Package backoffice is one small real server that the example packs talk to, on SQLite: a sports club's back office, with
+// bookings, members, messages, figures, settings and documents of two organisations; and two shops, with orders and a
+// payment provider that pays back. Faults come on demand.
 //
 // It stands for the old, tested doors that assistants are put in front of. So it must not know bots, packs, tools or
-// models: it checks a token, takes the organisation from the request, and never answers with another organisation's rows.
+// models: it checks a token, takes the organisation or the shop from the request, and never answers with another one's rows.
 package backoffice
 
 import (
@@ -20,6 +21,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
@@ -27,32 +29,45 @@ import (
 
 // Options say where the server listens and keeps its rows. The zero value is a fresh server in memory on a free port.
 type Options struct {
-	Addr string           // "" means a free port of 127.0.0.1
-	Path string           // a SQLite file, seeded when it is new; "" keeps all rows in memory
-	Now  func() time.Time // stamps rows and nothing else, so that figures never depend on the clock; nil means time.Now
+	Addr string // "" means a free port of 127.0.0.1
+	Path string // a SQLite file, seeded when it is new; "" keeps all rows in memory
+	// Now stamps rows, dates the orders of the shops when they are seeded, and ages the shops' keys. The club's rows and
+	// figures do not depend on it. nil means time.Now.
+	Now func() time.Time
+	// KeepKeys is how long a shop remembers an Idempotency-Key and its answer; 0 means 24 hours. Then it forgets both, and a
+	// request with that key is a new one.
+	KeepKeys time.Duration
 }
 
 // Server is a running back office. Its methods are safe for use by many goroutines at once.
 type Server struct {
 	db     *sql.DB
 	now    func() time.Time
+	keep   atomic.Int64 // nanoseconds
 	token  string
 	url    string
 	http   *http.Server
-	routes []route
+	doors  []door
 	busy   busyKeys
 	faults faultList
 	log    requestLog
 
-	stop    context.CancelFunc // ends every request that hangs on purpose
-	served  chan error         // gets the one result of Serve
-	closing sync.Once
-	closed  error
+	stop     context.CancelFunc // ends every request that hangs on purpose
+	stopping <-chan struct{}    // closed by stop
+	served   chan error         // gets the one result of Serve
+	closing  sync.Once
+	closed   error
 }
 
 // Start opens and seeds the rows, listens and serves until Close. ctx bounds the start only.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	db, err := open(ctx, o.Path)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.KeepKeys == 0 {
+		o.KeepKeys = 24 * time.Hour
+	}
+	db, err := open(ctx, o.Path, o.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -69,13 +84,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	_, _ = rand.Read(secret) // never fails
 	s := &Server{
 		db: db, now: o.Now, token: "bo_" + hex.EncodeToString(secret), url: "http://" + l.Addr().String(),
-		routes: routes(), served: make(chan error, 1),
+		doors: doors(), served: make(chan error, 1),
 	}
-	if s.now == nil {
-		s.now = time.Now
-	}
+	s.KeepKeys(o.KeepKeys)
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stop = stop
+	s.stop, s.stopping = stop, base.Done()
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
 		BaseContext:       func(net.Listener) context.Context { return base },
@@ -147,9 +160,31 @@ func (s *Server) Count(ctx context.Context, table, where string, args ...any) (i
 	return n, nil
 }
 
+// Reset makes everything as it was at the start of a new server, in one transaction: the rows, and nothing armed,
+// remembered or logged. What requests that are under way write afterwards stays.
+func (s *Server) Reset(ctx context.Context) error {
+	s.ClearFaults()
+	if err := seed(ctx, s.db, s.now(), true); err != nil {
+		return fmt.Errorf("reset the back office: %w", err)
+	}
+	s.log.clear()
+	return nil
+}
+
+// serveReset resets over HTTP (POST).
+func (s *Server) serveReset(ctx context.Context, method string) answer {
+	if method != http.MethodPost {
+		return problem(&statusError{http.StatusMethodNotAllowed, "a reset takes POST"})
+	}
+	if err := s.Reset(context.WithoutCancel(ctx)); err != nil {
+		return problem(err)
+	}
+	return answer{status: http.StatusOK, body: []byte("{\"ok\":true}\n")}
+}
+
 // open gives a database with the schema and, where it is new, the seed. One connection: writes are in order anyway, and
 // rows in memory live as long as their connection.
-func open(ctx context.Context, path string) (*sql.DB, error) {
+func open(ctx context.Context, path string, now time.Time) (*sql.DB, error) {
 	dsn := ":memory:"
 	if path != "" {
 		abs, err := filepath.Abs(path)
@@ -163,7 +198,7 @@ func open(ctx context.Context, path string) (*sql.DB, error) {
 		return nil, fmt.Errorf("open back office file %s: %w", path, err)
 	}
 	db.SetMaxOpenConns(1)
-	if err := seed(ctx, db); err != nil {
+	if err := seed(ctx, db, now, false); err != nil {
 		return nil, errors.Join(fmt.Errorf("seed the back office: %w", err), db.Close())
 	}
 	return db, nil

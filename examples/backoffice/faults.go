@@ -21,13 +21,19 @@ type Kind string
 const (
 	FaultTimeout      Kind = "timeout"       // no answer until the client goes away
 	FaultTimeoutAfter Kind = "timeout_after" // the work is committed, then no answer
+	FaultConflict     Kind = "409"           // as if the key's first request were still in progress
+	FaultOtherRequest Kind = "422"           // as if the key had been used for another request
+	FaultBroken       Kind = "500"           // the work fails half-way and is rolled back; a shop keeps this answer under its key
 	FaultBadGateway   Kind = "502"
+	FaultGatewayAfter Kind = "502_after" // the work is committed, then the answer is lost on the way
 	FaultUnavailable  Kind = "503"
-	FaultTooMany      Kind = "429"       // Retry-After is Delay, in whole seconds rounded up
-	FaultSlow         Kind = "slow"      // the work is done after Delay, unless the client has gone by then
-	FaultMalformed    Kind = "malformed" // the work is done, half of the answer's JSON is sent
-	FaultHuge         Kind = "huge"      // the work is done, the answer has some 2 MB of padding more
-	FaultReset        Kind = "reset"     // the connection is reset
+	FaultTooMany      Kind = "429"         // Retry-After is Delay, in whole seconds rounded up
+	FaultSlow         Kind = "slow"        // the work is done after Delay, unless the client has gone by then
+	FaultLate         Kind = "late"        // the work is done after Delay, even when the client has gone; until then the key is in progress
+	FaultMalformed    Kind = "malformed"   // the work is done, half of the answer's JSON is sent
+	FaultHuge         Kind = "huge"        // the work is done, the answer has some 2 MB of padding more
+	FaultReset        Kind = "reset"       // the connection is reset
+	FaultResetAfter   Kind = "reset_after" // the work is committed, then the connection is reset
 )
 
 const (
@@ -40,13 +46,14 @@ type Fault struct {
 	Match string        // METHOD /path: the path of a request or of a route ("GET /bookings/{booking}"), or a prefix that ends in *
 	Kind  Kind          // one of the kinds above
 	Times int           // how many matching requests it meets; 0 means one, below 0 all until ClearFaults
-	Delay time.Duration // for slow and 429; a minute at most
+	Delay time.Duration // for slow, late and 429; a minute at most
 }
 
 // Fault arms a fault; faults that match the same request are met in the order in which they were armed.
 func (s *Server) Fault(f Fault) error {
 	kinds := []Kind{
-		FaultTimeout, FaultTimeoutAfter, FaultBadGateway, FaultUnavailable, FaultTooMany, FaultSlow, FaultMalformed, FaultHuge, FaultReset,
+		FaultTimeout, FaultTimeoutAfter, FaultConflict, FaultOtherRequest, FaultBroken, FaultBadGateway, FaultGatewayAfter, FaultUnavailable,
+		FaultTooMany, FaultSlow, FaultLate, FaultMalformed, FaultHuge, FaultReset, FaultResetAfter,
 	}
 	method, path, ok := strings.Cut(f.Match, " ")
 	switch {
@@ -132,9 +139,14 @@ func (s *Server) faultBefore(w http.ResponseWriter, r *http.Request, entry *Requ
 		s.log.add(*entry)
 		<-r.Context().Done()
 		reset(w) // an empty handler would still send a status
-	case FaultBadGateway, FaultUnavailable:
-		status, _ := strconv.Atoi(string(f.Kind))
-		s.finish(w, *entry, problem(&statusError{status, "the back office is not reachable right now"}))
+	case FaultConflict:
+		s.finish(w, *entry, problem(inProgress()))
+	case FaultOtherRequest:
+		s.finish(w, *entry, problem(otherRequest()))
+	case FaultBadGateway:
+		s.finish(w, *entry, problem(unreachable(http.StatusBadGateway)))
+	case FaultUnavailable:
+		s.finish(w, *entry, problem(unreachable(http.StatusServiceUnavailable)))
 	case FaultTooMany:
 		a := problem(&statusError{http.StatusTooManyRequests, "too many requests"})
 		a.header = map[string]string{"Retry-After": strconv.Itoa(int((f.Delay + time.Second - 1) / time.Second))}
@@ -151,7 +163,7 @@ func (s *Server) faultBefore(w http.ResponseWriter, r *http.Request, entry *Requ
 // faultAfter plays a fault that strikes after the work, and answers.
 func (s *Server) faultAfter(w http.ResponseWriter, r *http.Request, entry Request, f Fault, a answer) {
 	switch {
-	case a.status == 0:
+	case a.status == 0 || f.Kind == FaultResetAfter:
 		s.log.add(entry)
 		reset(w)
 		return
@@ -160,6 +172,8 @@ func (s *Server) faultAfter(w http.ResponseWriter, r *http.Request, entry Reques
 		<-r.Context().Done()
 		reset(w)
 		return
+	case f.Kind == FaultGatewayAfter:
+		a = problem(unreachable(http.StatusBadGateway))
 	case f.Kind == FaultMalformed:
 		a.body = a.body[:len(a.body)/2]
 	case f.Kind == FaultHuge:
@@ -170,14 +184,23 @@ func (s *Server) faultAfter(w http.ResponseWriter, r *http.Request, entry Reques
 	s.finish(w, entry, a)
 }
 
-// pause waits for a slow fault's delay; false means that the client went away first.
-func pause(ctx context.Context, d time.Duration) bool {
+func unreachable(status int) error {
+	return &statusError{status, "the back office is not reachable right now"}
+}
+
+// breakDown is the work of a door that fails half-way.
+func breakDown(context.Context, *call) (any, error) {
+	return nil, &statusError{http.StatusInternalServerError, "something went wrong here"}
+}
+
+// pause waits for a fault's delay; false means that whoever waits for it has gone, or the server stops.
+func pause(gone <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
-	case <-ctx.Done():
+	case <-gone:
 		return false
 	}
 }

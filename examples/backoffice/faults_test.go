@@ -71,7 +71,7 @@ func TestTimeoutAfterCommitsAndTheKeyFindsIt(t *testing.T) {
 	}
 	log := c.s.Requests()
 	last := log[len(log)-1]
-	want := Request{Method: "POST", Path: "/bookings", Org: "org_7", Key: "k1", Status: 200, Replayed: true}
+	want := Request{Method: "POST", Path: "/bookings", URI: "/bookings", Body: bookMia, Org: "org_7", Key: "k1", Status: 200, Replayed: true}
 	if last != want {
 		t.Errorf("the log ends with %+v, want %+v", last, want)
 	}

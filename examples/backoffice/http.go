@@ -21,22 +21,42 @@ import (
 // maxBody bounds a request's body, in bytes.
 const maxBody = 64 << 10
 
-// route is one door. Every door works for exactly one organisation and inside one transaction.
+// stamp is how times are written: RFC 3339 in whole seconds, UTC.
+const stamp = "2006-01-02T15:04:05Z"
+
+// route is one way to work with the rows: for exactly one tenant and inside one transaction.
 type route struct {
 	method string
 	path   string   // {name} stands for one segment
-	query  []string // the query names it takes besides org; only for GET and DELETE
+	query  []string // the query names it takes besides the tenant's; only for GET and DELETE
 	do     func(context.Context, *call) (any, error)
 }
 
-// call is a checked request, on its way through a route.
+// side is one half of the house: whose rows its doors show, and how they treat keys.
+type side struct {
+	tenant  string // what a request calls it: org or shop
+	known   string // a query that counts the tenants of a name
+	unknown string // what is said where there is none
+	strict  bool   // a write needs a key, and answers are kept as payment providers do
+}
+
+// door is a route on one side of the house.
+type door struct {
+	route
+	side
+}
+
+// call is a checked request, on its way through a door.
 type call struct {
 	tx    *sql.Tx
-	org   string
+	org   string // the tenant: an organisation or a shop
 	path  map[string]string
 	query map[string]string
 	body  map[string]json.RawMessage
-	now   string // RFC 3339, UTC
+	key   key
+	raw   string // the body as it came
+	at    time.Time
+	now   string // at as RFC 3339, UTC
 }
 
 // statusError is a failure that the client is told, with its HTTP status.
@@ -73,7 +93,7 @@ func hasBody(method string) bool { return method != http.MethodGet && method != 
 
 // serve is the way of one request: token, route, fault before, work, fault after, answer.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	entry := Request{Method: r.Method, Path: r.URL.Path, Key: r.Header.Get("Idempotency-Key")}
+	entry := Request{Method: r.Method, Path: r.URL.Path, URI: r.RequestURI, Key: r.Header.Get("Idempotency-Key")}
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || subtle.ConstantTimeCompare([]byte(given), []byte(s.token)) != 1 {
 		s.finish(w, entry, problem(&statusError{http.StatusUnauthorized, "a bearer token is needed"}))
@@ -84,28 +104,34 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.finish(w, entry, problem(err))
 		return
 	}
-	if r.URL.Path == "/_faults" {
+	entry.Body = string(body)
+	switch r.URL.Path {
+	case "/_faults":
 		s.finish(w, entry, s.serveFaults(r.Method, body))
 		return
+	case "/_reset":
+		s.finish(w, entry, s.serveReset(r.Context(), r.Method))
+		return
 	}
-	door, path, err := s.find(r)
+	d, path, err := s.find(r)
 	if err != nil {
 		s.finish(w, entry, problem(err))
 		return
 	}
-	fault := s.faults.take(r.Method, r.URL.Path, door.path)
+	fault := s.faults.take(r.Method, r.URL.Path, d.path)
 	entry.Fault = fault.Kind
 	if done := s.faultBefore(w, r, &entry, fault); done {
 		return
 	}
-	c := &call{path: path, now: s.now().UTC().Format("2006-01-02T15:04:05Z")}
-	if err := c.parse(r, door, body); err != nil {
+	at := s.now().UTC()
+	c := &call{path: path, raw: entry.Body, at: at, now: at.Format(stamp)}
+	if err := c.parse(r, d, body); err != nil {
 		s.finish(w, entry, problem(err))
 		return
 	}
 	entry.Org = c.org
-	k := key{org: c.org, name: entry.Key, digest: fingerprint(r, body)}
-	a, err := s.work(r, door, c, k, fault)
+	c.key = key{org: c.org, name: entry.Key, digest: fingerprint(r, body)}
+	a, err := s.work(r, d, c, fault)
 	if err != nil {
 		a = problem(err)
 	}
@@ -130,24 +156,24 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// find gives the route of a request and the values of its path, taken apart while still escaped.
-func (s *Server) find(r *http.Request) (route, map[string]string, error) {
+// find gives the door of a request and the values of its path, taken apart while still escaped.
+func (s *Server) find(r *http.Request) (door, map[string]string, error) {
 	segments := strings.Split(r.URL.EscapedPath(), "/")
 	known := false
-	for _, door := range s.routes {
-		values, ok := matchPath(strings.Split(door.path, "/"), segments)
+	for _, d := range s.doors {
+		values, ok := matchPath(strings.Split(d.path, "/"), segments)
 		if !ok {
 			continue
 		}
-		if door.method == r.Method {
-			return door, values, nil
+		if d.method == r.Method {
+			return d, values, nil
 		}
 		known = true
 	}
 	if known {
-		return route{}, nil, &statusError{http.StatusMethodNotAllowed, "this path does not take " + r.Method}
+		return door{}, nil, &statusError{http.StatusMethodNotAllowed, "this path does not take " + r.Method}
 	}
-	return route{}, nil, missing("there is no such path")
+	return door{}, nil, missing("there is no such path")
 }
 
 func matchPath(pattern, segments []string) (map[string]string, bool) {
@@ -171,28 +197,37 @@ func matchPath(pattern, segments []string) (map[string]string, bool) {
 	return values, true
 }
 
-// work runs a route in one transaction. A slow fault keeps the request in progress, its key held.
-func (s *Server) work(r *http.Request, door route, c *call, k key, f Fault) (answer, error) {
-	keyed := writes(r.Method) && k.name != ""
+// work goes through a door in one transaction. A slow or late fault keeps the request in progress, its key held.
+func (s *Server) work(r *http.Request, d door, c *call, f Fault) (answer, error) {
+	keyed := writes(r.Method) && c.key.name != ""
+	if writes(r.Method) && d.strict && !keyed {
+		return answer{}, bad("an Idempotency-Key is needed")
+	}
 	if keyed {
-		if err := s.busy.hold(k); err != nil {
+		if err := s.busy.hold(c.key); err != nil {
 			return answer{}, err
 		}
-		defer s.busy.release(k)
+		defer s.busy.release(c.key)
 	}
-	if f.Kind == FaultSlow && !pause(r.Context(), f.Delay) {
+	switch {
+	case f.Kind == FaultSlow && !pause(r.Context().Done(), f.Delay), f.Kind == FaultLate && !pause(s.stopping, f.Delay):
 		return answer{}, nil
+	case f.Kind == FaultBroken:
+		d.do = breakDown
 	}
 	// A client that goes away must not leave half a transaction, nor take the only connection with it.
 	ctx := context.WithoutCancel(r.Context())
-	if keyed {
-		return s.once(ctx, door, c, k)
+	switch {
+	case keyed && d.strict:
+		return s.provide(ctx, d, c)
+	case keyed:
+		return s.once(ctx, d, c)
 	}
-	return s.transact(ctx, door, c, nil)
+	return s.transact(ctx, d, c, nil)
 }
 
-// transact runs a route and, for a keyed write, keeps its answer in the same commit.
-func (s *Server) transact(ctx context.Context, door route, c *call, keep func(context.Context, *sql.Tx, answer) error) (answer, error) {
+// transact goes through a door and, for a keyed write, keeps its answer in the same commit.
+func (s *Server) transact(ctx context.Context, d door, c *call, keep func(context.Context, *sql.Tx, answer) error) (answer, error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return answer{}, err
@@ -200,13 +235,13 @@ func (s *Server) transact(ctx context.Context, door route, c *call, keep func(co
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
 	c.tx = tx
 	var found int
-	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM orgs WHERE org = ?`, c.org).Scan(&found); err != nil {
+	if err := tx.QueryRowContext(ctx, d.known, c.org).Scan(&found); err != nil {
 		return answer{}, err
 	}
 	if found == 0 {
-		return answer{}, missing("this organisation is not known")
+		return answer{}, missing("%s", d.unknown)
 	}
-	v, err := door.do(ctx, c)
+	v, err := d.do(ctx, c)
 	if err != nil {
 		return answer{}, err
 	}
@@ -222,34 +257,34 @@ func (s *Server) transact(ctx context.Context, door route, c *call, keep func(co
 	return a, tx.Commit()
 }
 
-// parse takes the organisation and the values from where this kind of request carries them, and refuses all else.
-func (c *call) parse(r *http.Request, door route, body []byte) error {
+// parse takes the tenant and the values from where this kind of request carries them, and refuses all else.
+func (c *call) parse(r *http.Request, d door, body []byte) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return bad("the query is not well formed")
 	}
 	if hasBody(r.Method) {
-		return c.parseBody(r, query, body)
+		return c.parseBody(r, d.tenant, query, body)
 	}
 	c.query = map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if name != "org" && !slices.Contains(door.query, name) {
-			return bad("unknown query parameter %q; known: %s", name, strings.Join(door.query, ", "))
+		if name != d.tenant && !slices.Contains(d.query, name) {
+			return bad("unknown query parameter %q; known: %s", name, strings.Join(d.query, ", "))
 		}
 		if len(query[name]) != 1 {
 			return bad("query parameter %q is given more than once", name)
 		}
 		c.query[name] = query.Get(name)
 	}
-	c.org = c.query["org"]
-	delete(c.query, "org")
+	c.org = c.query[d.tenant]
+	delete(c.query, d.tenant)
 	if c.org == "" {
-		return bad("org is needed in the query")
+		return bad("%s is needed in the query", d.tenant)
 	}
 	return nil
 }
 
-func (c *call) parseBody(r *http.Request, query url.Values, body []byte) error {
+func (c *call) parseBody(r *http.Request, tenant string, query url.Values, body []byte) error {
 	if len(query) > 0 {
 		return bad("%s takes no query; put the values in the body", r.Method)
 	}
@@ -261,10 +296,10 @@ func (c *call) parseBody(r *http.Request, query url.Values, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(object["org"], &c.org); err != nil || c.org == "" {
-		return bad("org is needed in the body")
+	if err := json.Unmarshal(object[tenant], &c.org); err != nil || c.org == "" {
+		return bad("%s is needed in the body", tenant)
 	}
-	delete(object, "org")
+	delete(object, tenant)
 	c.body = object
 	return nil
 }

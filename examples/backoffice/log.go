@@ -7,14 +7,19 @@ import (
 	"sync"
 )
 
-// maxLog bounds the request log; the oldest entries go first.
-const maxLog = 10_000
+// maxLog and maxLogBytes bound the request log, by its entries and by the bytes of their bodies; the oldest go first.
+const (
+	maxLog      = 10_000
+	maxLogBytes = 64 << 20
+)
 
-// Request is one entry of the request log: what reached the server, never what was in it.
+// Request is one entry of the request log: what reached the server, as it came.
 type Request struct {
 	Method   string
-	Path     string
-	Org      string // "" when the request was refused before it was known
+	Path     string // without escapes and query
+	URI      string // the request target, byte for byte
+	Body     string // byte for byte; "" when the token was wrong or the body too large
+	Org      string // the organisation or the shop; "" when the request was refused before it was known
 	Key      string // the Idempotency-Key
 	Status   int    // 0 when it was never answered
 	Fault    Kind   // "" when nothing went wrong on purpose
@@ -24,14 +29,20 @@ type Request struct {
 type requestLog struct {
 	mu      sync.Mutex
 	entries []Request
+	bytes   int           // of all bodies
 	grown   chan struct{} // closed at the next entry; nil while nobody waits
 }
 
 func (l *requestLog) add(r Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.entries) == maxLog {
-		l.entries = slices.Delete(l.entries, 0, maxLog/10)
+	l.bytes += len(r.Body)
+	for len(l.entries) > 0 && (len(l.entries) >= maxLog || l.bytes > maxLogBytes) {
+		old := l.entries[:(len(l.entries)+9)/10]
+		for _, e := range old {
+			l.bytes -= len(e.Body)
+		}
+		l.entries = slices.Delete(l.entries, 0, len(old))
 	}
 	l.entries = append(l.entries, r)
 	if l.grown != nil {
@@ -50,7 +61,14 @@ func (l *requestLog) look() ([]Request, <-chan struct{}) {
 	return slices.Clone(l.entries), l.grown
 }
 
-// Requests gives the request log, oldest first: the last 9,000 to 10,000 requests. An entry stands there before its answer is sent, and
+// clear forgets all entries.
+func (l *requestLog) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries, l.bytes = nil, 0
+}
+
+// Requests gives the request log, oldest first: the last 9,000 to 10,000 requests, fewer when they were large. An entry stands there before its answer is sent, and
 // for a write that is never answered, after its commit.
 func (s *Server) Requests() []Request {
 	entries, _ := s.log.look()

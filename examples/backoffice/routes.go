@@ -11,7 +11,23 @@ import (
 	"time"
 )
 
-// routes are all doors of the back office.
+// doors are all doors of the house: those of the club's back office, and those of the shops.
+func doors() []door {
+	var all []door
+	for _, r := range routes() {
+		all = append(all, door{r, side{
+			tenant: "org", known: `SELECT count(*) FROM orgs WHERE org = ?`, unknown: "this organisation is not known",
+		}})
+	}
+	for _, r := range shopRoutes() {
+		all = append(all, door{r, side{
+			tenant: "shop", known: `SELECT count(*) FROM shops WHERE shop = ?`, unknown: "this shop is not known", strict: true,
+		}})
+	}
+	return all
+}
+
+// routes are those of the club's back office.
 func routes() []route {
 	return []route{
 		{"GET", "/settings", nil, getSettings},

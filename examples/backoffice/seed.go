@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// schema holds everything by organisation: it leads every key, so that no query can do without it.
+// schema holds everything of the club by organisation: it leads every key, so that no query can do without it.
 const schema = `
 CREATE TABLE IF NOT EXISTS orgs (org TEXT PRIMARY KEY, name TEXT NOT NULL, zone TEXT NOT NULL, currency TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS courts (org TEXT, court INTEGER, name TEXT NOT NULL, surface TEXT NOT NULL, indoor INTEGER NOT NULL, PRIMARY KEY (org, court)) STRICT;
@@ -61,35 +61,47 @@ func clubs() []club {
 
 // seeder writes rows until the first error, which it keeps.
 type seeder struct {
-	ctx context.Context //nolint:containedctx // lives as long as one call of seed
-	tx  *sql.Tx
-	err error
+	ctx  context.Context //nolint:containedctx // lives as long as one call of seed
+	tx   *sql.Tx
+	into map[string]*sql.Stmt // by table; they end with the transaction
+	err  error
 }
 
 func (s *seeder) add(table string, values ...any) {
-	if s.err != nil {
-		return
+	if s.err == nil && s.into[table] == nil {
+		if s.into == nil {
+			s.into = map[string]*sql.Stmt{}
+		}
+		marks := strings.TrimSuffix(strings.Repeat("?,", len(values)), ",")
+		s.into[table], s.err = s.tx.PrepareContext(s.ctx, "INSERT INTO "+table+" VALUES ("+marks+")") //nolint:gosec // table is a word of this file
 	}
-	marks := strings.TrimSuffix(strings.Repeat("?,", len(values)), ",")
-	_, s.err = s.tx.ExecContext(s.ctx, "INSERT INTO "+table+" VALUES ("+marks+")", values...) //nolint:gosec // table is a word of this file
+	if s.err == nil {
+		_, s.err = s.into[table].ExecContext(s.ctx, values...)
+	}
 }
 
-// seed makes the tables and, where there is no organisation yet, the rows. They are the same at every start: nothing
-// depends on the clock or on chance.
-func seed(ctx context.Context, db *sql.DB) error {
+// seed makes the tables and, where there is no organisation or no shop yet, its rows. They are the same at every start:
+// nothing depends on chance, and on the clock only when the shops' orders were delivered. anew throws away what was there.
+func seed(ctx context.Context, db *sql.DB, now time.Time, anew bool) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
-	if _, err := tx.ExecContext(ctx, schema); err != nil {
+	if _, err := tx.ExecContext(ctx, schema+shopSchema); err != nil {
 		return err
+	}
+	if anew {
+		if err := empty(ctx, tx); err != nil {
+			return err
+		}
 	}
 	var n int
 	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM orgs`).Scan(&n); err != nil {
 		return err
 	}
-	s := &seeder{ctx: ctx, tx: tx}
+	// The driver starts a goroutine for each statement that can be cancelled; the transaction as a whole still can.
+	s := &seeder{ctx: context.WithoutCancel(ctx), tx: tx}
 	if n == 0 {
 		for _, c := range clubs() {
 			s.settings(c)
@@ -102,10 +114,31 @@ func seed(ctx context.Context, db *sql.DB) error {
 			s.lessons(c)
 		}
 	}
+	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM shops`).Scan(&n); err != nil {
+		return err
+	}
+	if n == 0 {
+		s.shops(now)
+	}
 	if s.err != nil {
 		return s.err
 	}
 	return tx.Commit()
+}
+
+// empty deletes every row.
+func empty(ctx context.Context, tx *sql.Tx) error {
+	for statement := range strings.SplitSeq(schema+shopSchema, ";") {
+		_, after, found := strings.Cut(statement, "CREATE TABLE IF NOT EXISTS ")
+		name, _, _ := strings.Cut(after, " ")
+		if !found {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, "DELETE FROM "+name); err != nil { //nolint:gosec // name is a word of the schema
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *seeder) settings(c club) {
