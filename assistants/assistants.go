@@ -30,7 +30,8 @@ type Desk struct {
 	mask       journal.Mask
 	assistants []*Assistant
 	lookups    []lookup
-	rates      tools.Rates // of look-ups
+	rates      tools.Rates            // of look-ups
+	reads      map[string]tools.Bound // the pack's, by name
 	index      *docs.Index
 }
 
@@ -96,6 +97,12 @@ func (d *Desk) fill(o Options) error {
 		}
 		contracts[t.Name] = tools.Bound{Contract: t, Do: do}
 	}
+	d.reads = map[string]tools.Bound{}
+	for name, b := range contracts {
+		if b.Contract.Effect == config.NoEffect {
+			d.reads[name] = b
+		}
+	}
 	var err error
 	if d.lookups, err = lookups(d.Pack, contracts); err != nil {
 		return err
@@ -109,6 +116,9 @@ func (d *Desk) fill(o Options) error {
 	}
 	return nil
 }
+
+// Reads are the pack's tools that change nothing, by name: the runtime itself asks them for facts and looks effects up.
+func (d *Desk) Reads() map[string]tools.Bound { return d.reads }
 
 // Close lets go of the documents' index.
 func (d *Desk) Close() error { return d.index.Close() }

@@ -115,6 +115,78 @@ type Button struct {
 	Value string `json:"value"`
 }
 
+// CardKind says what a person is to decide.
+type CardKind string
+
+// The kinds of cards.
+const (
+	CardApprove CardKind = "approve" // may this call run?
+	CardAsk     CardKind = "ask"     // a question of the run, to be answered in words
+	CardUnknown CardKind = "unknown" // did this effect take place?
+)
+
+// Card is what a surface shows where a person must decide. It is drawn from the bytes that will run, never from a model's
+// description of them: a surface shows all of it, what is too long for it as a file beside it. Its texts come from strangers
+// and are no Markdown.
+type Card struct {
+	ID        string    `json:"id"`
+	Kind      CardKind  `json:"kind"`
+	Turn      string    `json:"turn"`
+	Tool      string    `json:"tool,omitempty"`
+	Title     string    `json:"title,omitempty"`   // what the tool does, in words
+	Asker     Person    `json:"asker"`             // on whose request
+	Channel   string    `json:"channel,omitempty"` // where it was asked for
+	Assistant string    `json:"assistant,omitempty"`
+	Args      []Field   `json:"args,omitempty"`  // all of them; what the runtime binds stands there by its name
+	Facts     []Field   `json:"facts,omitempty"` // what the runtime has read for the decision
+	Why       string    `json:"why,omitempty"`   // the model's words
+	Expects   string    `json:"expects,omitempty"`
+	Question  string    `json:"question,omitempty"` // CardAsk: the run's; CardUnknown: what is known
+	Rules     []string  `json:"rules,omitempty"`    // why a person must decide, each with its place
+	Deciders  []string  `json:"deciders,omitempty"` // who may: ids of people and groups, or words
+	Until     time.Time `json:"until,omitzero"`     // then it counts as refused
+	Digest    string    `json:"digest,omitempty"`   // of the request that will be sent, sha256 in hex
+	Decided   string    `json:"decided,omitempty"`  // how it was decided, in words; then nobody can any more
+}
+
+// Field is one named value of a card.
+type Field struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	Note  string `json:"note,omitempty"` // what a reader could miss in the value: hidden characters, mixed alphabets
+}
+
+// Saying is what a person says to a card.
+type Saying string
+
+// What can be said. Each kind of card takes its own.
+const (
+	Approve  Saying = "approve"
+	Deny     Saying = "deny"
+	Answer   Saying = "answer" // Words is the answer
+	Happened Saying = "happened"
+	NotDone  Saying = "not_done"
+)
+
+// Decision is what a person says to a card. By must come over a channel that authenticates the person, complete with kind
+// and groups; a decision never comes from text.
+type Decision struct {
+	Key   string    `json:"key"` // click:card:person:action_ts, its name for ever
+	Card  string    `json:"card"`
+	By    Person    `json:"by"`
+	Say   Saying    `json:"say"`
+	Words string    `json:"words,omitempty"` // the reason, or the answer
+	Local bool      `json:"local,omitempty"` // the operator of this machine: By.ID is local:USER
+	At    time.Time `json:"at"`
+}
+
+// Ruling answers a decision: to the one who decided, and to no other.
+type Ruling struct {
+	Taken bool   // it counts
+	Words string // what to tell them
+	Card  *Card  // as it stands now, to be drawn again; nil where there is none
+}
+
 // Reply is what the bot says. Text is plain Markdown, already filtered for the outside.
 type Reply struct {
 	Text    string   `json:"text"`

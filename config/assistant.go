@@ -84,7 +84,7 @@ func (l *loader) assistantTable(a *Assistant) *table {
 			{"model", l.modelName(&a.Model), required, "Name of a model in bot.yaml.", "fast"},
 			{"rounds", whole(&a.Rounds, 1, 50), required, "Most model calls with tools in one run; then one more without.", "6"},
 			{"mode", choice(&mode, []string{"loop"}, map[string]string{"plan": "a plan before the first call", "announce": "a list of calls, approved as a whole"}), "loop", "How it works: loop is calls and results in turn.", "loop"},
-			{"tools", l.toolNames(&a.Tools, mostTools), "no tools", "Names of tools, of the pack or built in.", "[docs.search, docs.fetch]"},
+			{"tools", l.toolNames(a, mostTools), "no tools", "Names of tools, of the pack or built in.", "[docs.search, docs.fetch]"},
 			{"docs", texts(&a.Docs, "list of patterns", 1, 100, l.docPattern), "all documents", "Documents that docs.search and docs.fetch see: names under docs/ without their extension; * is anything within a folder, ** at the end anything below it.", "[help/**]"},
 			{"open_to", texts(&a.OpenTo, "list of groups of people", 1, 50, l.group), required, "Who may use it: everyone (members, no guests), guests, external, or names in `people`.", "[everyone]"},
 			{"instructions", instructions(&a.Instructions), required, "What the model is told: plain text, in which nothing is evaluated and which never holds scope values. `$${` is a literal `${`.", "|"},
@@ -111,11 +111,27 @@ func instructions(p *string) value {
 	return v
 }
 
-func (l *loader) toolNames(p *[]string, most int) value {
-	return texts(p, "list of tools", 0, most, func(d *source, n *yaml.Node, s string) bool {
+func (l *loader) toolNames(a *Assistant, most int) value {
+	return texts(&a.Tools, "list of tools", 0, most, func(d *source, n *yaml.Node, s string) bool {
 		l.tools.use(s, d.at(n))
+		if l.wants[a.Name] == nil {
+			l.wants[a.Name] = map[string]Place{}
+		}
+		l.wants[a.Name][s] = d.at(n)
 		return true
 	})
+}
+
+// toolName is the name of a tool, of the pack or built in.
+func (l *loader) toolName(p *string) value {
+	return value{words: says("name of a tool"), read: func(d *source, n *yaml.Node) bool {
+		s, ok := d.text(n)
+		*p = s
+		if ok {
+			l.tools.use(s, d.at(n))
+		}
+		return ok
+	}}
 }
 
 func (l *loader) group(d *source, n *yaml.Node, s string) bool {

@@ -61,7 +61,7 @@ func (l *loader) botTable() *table {
 			{"models", l.modelEntries(), required, "Language models by the names that assistants use.", "{fast: {use: openai/gpt-4o-mini}}"},
 			{"router", object(l.routerTable(), nil), required, "How a message finds its assistant.", "{model: fast, threshold: 0.8}"},
 			{"scope", l.scopeEntries(), "", "Values that the runtime binds to a request by where it comes from. A model can neither see nor set them. Nobody has a default: without a value the tools that bind it do not exist.", "{org: {from: channel, map: {C0FRONT: org_7}}}"},
-			{"people", l.peopleEntries(), "", "Named sets of people, for open_to. everyone, guests and external exist already.", "{admins: [U0ANA, S0ADM]}"},
+			{"people", l.peopleEntries(), "", "Named sets of people, for open_to, for approve and for ask.person. everyone, guests and external exist already.", "{admins: [U0ANA, S0ADM]}"},
 			{"limits", object(limits, nil), "", limits.about, "{run: {tokens: 60000}}"},
 			{"links", texts(&p.Links, "list of whole host names", 0, 100, hostName), "none", "Hosts that a reply may link to. Other links are removed.", "[docs.example.com]"},
 			{"retention", period(&p.Retention, 24*time.Hour, 3650*24*time.Hour), "30d", "How long messages, arguments and results are kept. Records of what was done stay.", "30d"},
@@ -188,8 +188,11 @@ func (l *loader) peopleEntries() value {
 	return entries("lists of ids by name", nil, func(d *source, k, v *yaml.Node) bool {
 		g := Group{Name: k.Value}
 		ok := d.fits(k, k.Value, dashName())
-		if slices.Contains([]string{Everyone, Guests, Externals}, k.Value) {
+		switch k.Value {
+		case Everyone, Guests, Externals:
 			return d.bad(k, k.Value+" is a group that every pack has", "choose another name")
+		case Requester:
+			return d.bad(k, k.Value+" is whoever a run works for", "choose another name")
 		}
 		texts(&g.Members, "ids of people (U…) and groups (S…)", 1, 10_000, func(d *source, n *yaml.Node, s string) bool {
 			return d.fits(n, s, memberID())

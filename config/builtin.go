@@ -1,12 +1,14 @@
 package config
 
 import (
+	"slices"
 	"time"
 
 	"switchboard/config/expr"
 )
 
-// Builtins are the contracts of the tools that the bot brings: docs.search, docs.fetch, time.now and result.read. None of
+// Builtins are the contracts of the tools that the bot brings to every pack alike: docs.search, docs.fetch, time.now and
+// result.read. ask.person is brought too; its contract depends on the pack's people, and stands among Pack.Tools. None of
 // them changes anything. The tools of a pack cannot take their names.
 func Builtins() []*Tool {
 	str := func(about string, most int) map[string]any {
@@ -34,6 +36,33 @@ func Builtins() []*Tool {
 				"text": plain, "from": count, "next": map[string]any{"type": []any{"integer", "null"}}, "total": count,
 			}, nil, false)),
 	}
+}
+
+// askPerson is the name of the built-in tool that puts a question to a person and waits for the answer.
+const askPerson = "ask.person"
+
+// askContract is the contract of ask.person: it knows the people of one pack.
+func askContract(people []Group) *Tool {
+	to := []any{Requester}
+	for _, g := range people {
+		to = append(to, g.Name)
+	}
+	t := builtin(askPerson, "Ask a person and wait for the answer. For a doubt that no tool can settle.",
+		map[string]any{
+			"to": map[string]any{"type": "string", "enum": to, "description": "Who should answer: the requester, or a group of people."},
+			"question": map[string]any{
+				"type": "string", "minLength": int64(1), "maxLength": int64(500),
+				"description": "One question, with all that is needed to answer it.",
+			},
+		}, nil,
+		objectDoc(map[string]any{"answer": map[string]any{"type": "string"}, "by": map[string]any{"type": "string"}}, nil, false))
+	t.Fresh = true
+	return t
+}
+
+// brings says whether a tool is built in.
+func (l *loader) brings(name string) bool {
+	return name == askPerson || slices.ContainsFunc(l.builtins, func(t *Tool) bool { return t.Name == name })
 }
 
 func builtin(name, about string, args map[string]any, optional []string, result map[string]any) *Tool {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +21,9 @@ type Environ func(name string) (value string, ok bool)
 
 // OS is the environment of the process. It is the only place that reads it.
 func OS() Environ { return os.LookupEnv }
+
+// redisPath is the path of a Redis address: the number of a database, or nothing.
+var redisPath = regexp.MustCompile(`^(/[0-9]{0,3})?$`)
 
 // maxSecret is how many bytes of a file a Ref reads at most.
 const maxSecret = 64 << 10
@@ -67,7 +72,7 @@ func (r Ref) String() string {
 
 // Settings are what the process itself takes from its environment, apart from what a pack names.
 type Settings struct {
-	Store         string // BOT_STORE: sqlite:PATH
+	Store         string // BOT_STORE: sqlite:PATH, or a redis:// or rediss:// address, which may hold a password: never print it
 	Log           string // BOT_LOG: debug | info | warn | error | off
 	OpenAIKey     string
 	OpenAIBase    string // "": the provider's own address
@@ -78,10 +83,26 @@ type Settings struct {
 	SlackSecret   string // SLACK_SIGNING_SECRET, for HTTP mode
 	SlackAPI      string // SLACK_API_URL: of another Slack, ending in a slash; "": Slack's own
 	Addr          string // BOT_ADDR: where health is told, and events are taken in HTTP mode
+	// ToolNets is BOT_TOOL_NETS: networks that are not public and that the servers of tools may stand in all the same.
+	ToolNets []netip.Prefix
 }
 
-// StorePath is the path of the SQLite file.
-func (s Settings) StorePath() string { return strings.TrimPrefix(s.Store, "sqlite:") }
+// StorePath is the path of the SQLite file; "" where the state lives elsewhere.
+func (s Settings) StorePath() string {
+	path, ok := strings.CutPrefix(s.Store, "sqlite:")
+	if !ok {
+		return ""
+	}
+	return path
+}
+
+// Redis is the address of the Redis server; false where the state lives elsewhere. It may hold a password.
+func (s Settings) Redis() (address string, ok bool) {
+	if strings.HasPrefix(s.Store, "redis://") || strings.HasPrefix(s.Store, "rediss://") {
+		return s.Store, true
+	}
+	return "", false
+}
 
 // ReadSettings reads the settings and puts defaults where a variable is not set or empty. The error names every variable
 // that holds something unusable, and never a key.
@@ -109,7 +130,9 @@ func ReadSettings(env Environ) (Settings, error) {
 	if s.SlackAPI != "" && !strings.HasSuffix(s.SlackAPI, "/") {
 		s.SlackAPI += "/"
 	}
-	return s, errors.Join(checkStore(s.Store), checkLog(s.Log), checkAddr(s.Addr),
+	nets, err := readNets(get("BOT_TOOL_NETS", ""))
+	s.ToolNets = nets
+	return s, errors.Join(err, checkStore(s.Store), checkLog(s.Log), checkAddr(s.Addr),
 		checkBase("OPENAI_BASE_URL", s.OpenAIBase), checkBase("ANTHROPIC_BASE_URL", s.AnthropicBase), checkBase("SLACK_API_URL", s.SlackAPI))
 }
 
@@ -125,16 +148,46 @@ func checkAddr(s string) error {
 	return nil
 }
 
+// readNets reads networks between commas.
+func readNets(s string) ([]netip.Prefix, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var out []netip.Prefix
+	for word := range strings.SplitSeq(s, ",") {
+		word = strings.TrimSpace(word)
+		net, err := netip.ParsePrefix(word)
+		switch addr, single := netip.ParseAddr(word); {
+		case err == nil && net.Masked() == net:
+			out = append(out, net)
+		case err == nil:
+			return nil, fmt.Errorf("read BOT_TOOL_NETS: %q names one address within a network; write %s for the network", word, net.Masked())
+		case single == nil:
+			return nil, fmt.Errorf("read BOT_TOOL_NETS: %q has no length; write %s/%d for this address alone", word, addr, addr.BitLen())
+		default:
+			return nil, fmt.Errorf("read BOT_TOOL_NETS: %q is no network; write networks between commas, such as 10.0.0.0/8,fd00::/8", word)
+		}
+	}
+	return out, nil
+}
+
+// checkStore never repeats the address: it may hold a password.
 func checkStore(s string) error {
 	kind, path, _ := strings.Cut(s, ":")
-	switch {
-	case kind == "sqlite" && path != "":
+	switch kind {
+	case "sqlite":
+		if path != "" {
+			return nil
+		}
+	case "redis", "rediss":
+		u, err := url.Parse(s)
+		if err != nil || u.Hostname() == "" || u.Fragment != "" || !redisPath.MatchString(u.Path) {
+			return errors.New("read BOT_STORE: it is no address of a Redis server; write for example redis://127.0.0.1:6379/0, or rediss://USER:PASSWORD@HOST:PORT/0 " +
+				"with what is special in the password written as %XX")
+		}
 		return nil
-	case kind == "redis" || kind == "rediss":
-		return errors.New("read BOT_STORE: this version keeps its state in SQLite only, redis comes with a later one; write sqlite:PATH")
-	default:
-		return errors.New("read BOT_STORE: it is no sqlite:PATH; write for example sqlite:bot.db")
 	}
+	return errors.New("read BOT_STORE: it is neither sqlite:PATH nor a redis:// address; write for example sqlite:bot.db or redis://127.0.0.1:6379/0")
 }
 
 func checkLog(s string) error {

@@ -60,15 +60,38 @@ func TestReadSettings(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	_, err = ReadSettings(environ(map[string]string{
-		"BOT_STORE": "redis://x", "BOT_LOG": "debgu", "OPENAI_BASE_URL": "https://" + "u:CANARY" + "@x.example", "ANTHROPIC_BASE_URL": "ftp://x",
+		"BOT_STORE": "redis://u:CANARY" + "@:6379/x", "BOT_TOOL_NETS": "10.0.0.0/8,10.1", "BOT_LOG": "debgu", "OPENAI_BASE_URL": "https://" + "u:CANARY" + "@x.example", "ANTHROPIC_BASE_URL": "ftp://x",
 	}))
-	for _, want := range []string{"redis comes with a later one", "did you mean debug?", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"} {
+	for _, want := range []string{"no address of a Redis server", "BOT_TOOL_NETS", "did you mean debug?", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"} {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "CANARY") {
 			t.Errorf("want %q in %v", want, err)
 		}
 	}
 	if _, err := ReadSettings(environ(map[string]string{"BOT_STORE": "bot.db"})); err == nil {
 		t.Error("a store without its kind is accepted")
+	}
+	got, err = ReadSettings(environ(map[string]string{"BOT_STORE": "rediss://u:p%23" + "@cache.example:6380/2", "BOT_TOOL_NETS": "10.0.0.0/8, fd00::/8"}))
+	if at, ok := got.Redis(); err != nil || !ok || at != "rediss://u:p%23"+"@cache.example:6380/2" || got.StorePath() != "" {
+		t.Errorf("a Redis address: %q, %t, path %q, %v", at, ok, got.StorePath(), err)
+	}
+	if len(got.ToolNets) != 2 || got.ToolNets[1].String() != "fd00::/8" {
+		t.Errorf("networks: %v", got.ToolNets)
+	}
+	for nets, want := range map[string]string{
+		"10.0.0.5":      "write 10.0.0.5/32",
+		"10.0.0.5/8":    "write 10.0.0.0/8",
+		"10.0.0.0/8,,":  "is no network",
+		"cache.example": "is no network",
+	} {
+		if _, err := ReadSettings(environ(map[string]string{"BOT_TOOL_NETS": nets})); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: want %q in %v", nets, want, err)
+		}
+	}
+	for _, wrong := range []string{"redis:", "redis://", "redis://:CANARY" + "@", "redis://u:CA#NARY" + "@h/0", "redis://h/zero", "redis://u:CANARY%" + "@h", "rediss:h:1"} {
+		_, err := ReadSettings(environ(map[string]string{"BOT_STORE": wrong}))
+		if err == nil || strings.Contains(err.Error(), "CANARY") || strings.Contains(err.Error(), "CA#") {
+			t.Errorf("%s: %v", wrong, err)
+		}
 	}
 	if _, ok := OS()("PATH"); !ok {
 		t.Error("the environment of the process has no PATH")

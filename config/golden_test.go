@@ -163,7 +163,7 @@ func allTables() []*table {
 			visit(k.value.sub)
 		}
 	}
-	for _, t := range []*table{l.botTable(), l.assistantTable(&Assistant{}), l.toolFileTable(&toolFile{}), l.policyTable(&idleRules{}), l.playgroundTable(), l.rehearsalTable(&Rehearsal{})} {
+	for _, t := range []*table{l.botTable(), l.assistantTable(&Assistant{}), l.toolFileTable(&toolFile{}), l.policyTable(&policyFile{}), l.playgroundTable(), l.rehearsalTable(&Rehearsal{})} {
 		visit(t)
 	}
 	var out []*table

@@ -52,6 +52,9 @@ type loader struct {
 	later                                    []func()             // what can be checked only once every file is read
 	all                                      []*Tool              // see everyTool
 	policies                                 map[string]*expr.Env
+	ask                                      *Tool                       // ask.person for the people of this pack
+	waits                                    []wait                      // how long calls may wait for a person
+	wants                                    map[string]map[string]Place // where each assistant names a tool
 }
 
 // kit is what a Load needs and does not change: environments for expressions, compiled schemas, the built-in tools.
@@ -99,6 +102,7 @@ func (k *kit) load(fsys fs.FS, o Options) (*Pack, error) {
 		check()
 	}
 	l.settle()
+	l.lint()
 	if o.Env != nil {
 		l.resolve(o)
 	}
@@ -115,7 +119,7 @@ func (k *kit) load(fsys fs.FS, o Options) (*Pack, error) {
 func newLoader(k *kit) *loader {
 	l := &loader{
 		kit:        k,
-		pack:       &Pack{Policy: Policy{Default: map[Effect]Verdict{NoEffect: Allow, Write: Allow}}},
+		pack:       &Pack{Policy: Policy{Default: map[Effect]Verdict{NoEffect: Allow, Write: Allow, Irreversible: Ask}}},
 		models:     newNames("model"),
 		scope:      newNames("scope variable"),
 		groups:     newNames("group of people"),
@@ -126,12 +130,14 @@ func newLoader(k *kit) *loader {
 		contracts:  map[string]*contract{},
 		unpriced:   map[string]bool{},
 		policies:   map[string]*expr.Env{},
+		wants:      map[string]map[string]Place{},
 	}
 	l.assistants.define(NoAssistant, Place{})
 	l.pack.Tools = slices.Clone(k.builtins)
 	for _, t := range l.pack.Tools {
 		l.tools.define(t.Name, Place{})
 	}
+	l.tools.define(askPerson, Place{})
 	for _, g := range []string{Everyone, Guests, Externals} {
 		l.groups.define(g, Place{})
 	}
@@ -303,8 +309,10 @@ func (l *loader) parse() {
 	l.whole()
 }
 
-// whole checks that the parts are there which no pack can do without.
+// whole checks that the parts are there which no pack can do without, and adds what depends on all of bot.yaml.
 func (l *loader) whole() {
+	l.ask = askContract(l.pack.People)
+	l.pack.Tools = slices.Insert(l.pack.Tools, len(l.builtins), l.ask)
 	if !slices.ContainsFunc(l.pack.Files, func(f File) bool { return f.Name == "bot.yaml" }) { // it was too large
 		l.lostBot()
 	}
@@ -329,6 +337,7 @@ func (l *loader) settle() {
 	for _, c := range l.contracts {
 		c.args.settle(l)
 		c.results.settle(l)
+		c.facts.settle(l)
 	}
 }
 

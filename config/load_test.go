@@ -182,7 +182,7 @@ func TestReferencesAreResolvedOrListed(t *testing.T) {
 	for _, r := range p.Refs() {
 		names = append(names, r.String())
 	}
-	want := []string{"variable MODELS_URL", "file /run/secrets/models", "variable SHOP_URL", "variable SHOP_TOKEN"}
+	want := []string{"variable MODELS_URL", "file /run/secrets/models", "variable SHOP_URL", "variable SHOP_URL", "variable SHOP_TOKEN"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("references (-want +got):\n%s", diff)
 	}
@@ -399,6 +399,8 @@ func FuzzLoad(f *testing.F) {
 		f.Add(name, data)
 	}
 	f.Add("policy.yaml", []byte("rules:\n  - {tools: [orders.*], when: args.x, verdict: deny, why: \"${ a }\"}\n"))
+	f.Add("policy.yaml", []byte("approve: {by: [admins], within: 1d}\nrules:\n  - {tools: [orders.*], when: 'done(\"orders.get\") && taint', verdict: ask, why: x}\n"))
+	f.Add("tools/orders.yaml", append(plainPack()["tools/orders.yaml"], "    facts: {a: {call: orders.get, args: {order: \"${ args.order }\"}}}\n    lookup: {call: orders.get, that: result.amount > 1}\n"...))
 	f.Add("rehearsals/a.yaml", []byte("- name: x\n  script: [{say: a}, {reply: \"${ calls[0] }\"}]\n"))
 	k, err := newKit()
 	if err != nil {

@@ -107,3 +107,13 @@ func listed(all []string) string {
 	}
 	return strings.Join(all, ", ")
 }
+
+// unsettled says whether a name is used that is not defined.
+func (ns *names) unsettled() bool {
+	for name := range ns.uses {
+		if _, ok := ns.defs[name]; !ok {
+			return true
+		}
+	}
+	return false
+}

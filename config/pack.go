@@ -197,12 +197,15 @@ const (
 // Effect says what a tool does to the world.
 type Effect string
 
-// The effects. Irreversible is refused by this version.
+// The effects, mildest first.
 const (
 	NoEffect     Effect = "none"
 	Write        Effect = "write"
 	Irreversible Effect = "irreversible"
 )
+
+// Changes says whether it is an effect at all.
+func (e Effect) Changes() bool { return e == Write || e == Irreversible }
 
 // Tool is a typed contract: what goes in, what comes out, what it changes, and who may bind what.
 type Tool struct {
@@ -220,7 +223,12 @@ type Tool struct {
 	Repeatable  bool   // an equal effect may run again in one run
 	Fresh       bool   // never answered from the record
 	FailsText   string // a pattern: text results that mean failure
-	Place       Place
+	Untrusted   bool   // its results carry words of people who are not the team's
+	// Targets are the arguments that say whom or what place a call reaches: recipient, channel, address, payee (rule M6).
+	Targets []string
+	Facts   []Fact  // what the runtime reads for the rules and the card, in order
+	Lookup  *Lookup // how an outcome that is not known is found out; nil: a person is asked
+	Place   Place
 
 	args          json.RawMessage
 	shown, result *expr.Schema // result is nil when the contract does not say
@@ -228,6 +236,44 @@ type Tool struct {
 	failsWhen     *expr.Program
 	failsText     *regexp.Regexp
 	allowed       []string // names of the arguments that a model may give, without why and expects
+}
+
+// Read is a call of a read of the pack that the runtime makes itself, under the scope of the request.
+type Read struct {
+	Tool string
+	args *expr.Template // over args
+}
+
+// Args fills in the arguments of the read from those of the call that it is for.
+func (r Read) Args(args map[string]any) (map[string]any, error) {
+	v, err := r.args.Eval(map[string]any{"args": args})
+	if err != nil {
+		return nil, err
+	}
+	obj, _ := v.(map[string]any)
+	return obj, nil
+}
+
+// Fact is something that the runtime reads before it judges a call. Rules and the card know it by its name; the model does
+// not see it.
+type Fact struct {
+	Name string
+	Read
+	Place Place
+}
+
+// Lookup says how to find out whether an effect took place.
+type Lookup struct {
+	Read
+	Place Place
+
+	that *expr.Program // over result, args, key, since
+}
+
+// Found says whether the result of the read shows that the effect took place. key is the idempotency key that went with
+// it, since when its first attempt began. An error means that the result does not tell.
+func (l Lookup) Found(result any, args map[string]any, key string, since time.Time) (bool, error) {
+	return l.that.Holds(map[string]any{"result": result, "args": args, "key": key, "since": since})
 }
 
 // HTTP is a request built from parts: no argument can leave its part.
@@ -256,9 +302,10 @@ type Doc struct {
 // Verdict is what a rule says.
 type Verdict string
 
-// The verdicts, mildest first. Ask comes with approvals and is refused by this version.
+// The verdicts, mildest first.
 const (
 	Allow Verdict = "allow"
+	Ask   Verdict = "ask" // a person must approve it first
 	Deny  Verdict = "deny"
 )
 
@@ -266,6 +313,8 @@ const (
 type Policy struct {
 	Default map[Effect]Verdict
 	Rules   []Rule
+	Hosts   []string // whole host names that targets and links of calls may name (rule M6)
+	Approve Approve  // who decides where no rule names anybody
 }
 
 // Rule speaks for some tools, when its condition holds.
@@ -274,8 +323,25 @@ type Rule struct {
 	When    *expr.Program // nil: always
 	Verdict Verdict
 	Why     *expr.Template // nil only for allow
-	Place   Place
+	Approve *Approve       // of a rule that asks; nil: the policy's
+	// Digest names what the rule says, wherever it stands: a decision is bound to the rules that asked for it.
+	Digest string
+	Place  Place
 }
+
+// Approve says who may decide, where and for how long. Nothing in it is nothing said.
+type Approve struct {
+	By       []string      // names of the pack's people, ids of people and groups, or Requester; empty: Requester
+	Within   time.Duration // then it counts as refused; 0: DefaultWithin
+	In       string        // channel that gets the card too; "": only the thread
+	FourEyes bool          // whoever asked for it may not decide
+}
+
+// Requester is, among those who may decide, the person on whose behalf a run works.
+const Requester = "requester"
+
+// DefaultWithin is how long a card may be decided where nothing else is said.
+const DefaultWithin = 24 * time.Hour
 
 // Rehearsal is a scripted conversation: what is said, what a model answered, what must hold.
 type Rehearsal struct {
@@ -306,12 +372,21 @@ type Step struct {
 	Raw    *string        // the model's literal text, for the router or for a final answer
 	Finish *Finished      // the model stops for a reason of its own
 	Fault  string         // the model call fails: rate_limited | overloaded | network | empty | cut_short | timeout | context_too_long | auth | quota | bad_request | declined
+	Click  *Click         // a person decides a card
 	Expect *Expect
 	Place  Place
 }
 
+// Click is what a person says to a card of the rehearsal: the oldest open one of that tool.
+type Click struct {
+	Say   chat.Saying // "" where the time runs out instead
+	Tool  string      // of the card; "" for an answer to a question
+	As    string      // person id; "" where the time runs out
+	Words string      // the reason, or the answer
+}
+
 // ByModel says whether the step is an answer of a model, and so counts for the place in the script.
-func (s Step) ByModel() bool { return s.Say == "" && s.Expect == nil }
+func (s Step) ByModel() bool { return s.Say == "" && s.Expect == nil && s.Click == nil }
 
 // RouteAnswer is what the router's model says.
 type RouteAnswer struct {
@@ -341,5 +416,7 @@ type Expect struct {
 	Assistant string
 	Refused   string   // a tool with a refused call
 	Denied    string   // a tool with a denied call
+	Waits     string   // a tool with a call that waits for a person
+	On        []string // who may decide it, as the rules name them
 	Says      []string // each must stand in the reply
 }

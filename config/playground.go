@@ -152,9 +152,24 @@ func (p *Pack) populate() {
 	for id := range p.Slack.Channels {
 		name(id)
 	}
+	approvals := []Approve{p.Policy.Approve}
+	for _, r := range p.Policy.Rules {
+		if r.Approve != nil {
+			approvals = append(approvals, *r.Approve)
+		}
+	}
+	for _, a := range approvals {
+		name(a.In)
+		for _, id := range a.By {
+			name(id)
+		}
+	}
 	for _, r := range p.Rehearsals {
 		name(r.As)
 		name(r.In)
+		for _, id := range clicksOf(r) {
+			name(id)
+		}
 	}
 	if len(people) == 0 {
 		people[anybody] = true

@@ -59,7 +59,11 @@ slack: {channels: {G0BACK: all}}`, 1))
 	files["rehearsals/a.yaml"] = []byte(`- name: one
   as: U0TOM
   in: D0TOM
-  script: [{say: hello}, {route: {assistant: none, confidence: 1}}]
+  script: [{say: hello}, {route: {assistant: none, confidence: 1}}, {click: {answer: Yes., as: U0JON}}]
+`)
+	files["policy.yaml"] = []byte(`approve: {by: [U0LEA, S0FIN], in: C0LOOK}
+rules:
+  - {tools: [orders.refund], when: args.amount > 5, verdict: ask, why: Big., approve: {by: [U0MAX], in: C0BIG}}
 `)
 	member := func(id, name string) Resident { return Resident{ID: id, Name: name, Kind: chat.Member} }
 	public := func(id, name string) Room { return Room{ID: id, Name: name, Visibility: chat.Public} }
@@ -69,8 +73,8 @@ slack: {channels: {G0BACK: all}}`, 1))
 		want Playground
 	}{
 		{"ids that the pack names", files, Playground{
-			[]Resident{member("U0ANA", "ana"), member("U0TOM", "tom"), member("W12AB34", "12ab34")},
-			[]Room{public("C0FRONT", "front"), public("G0BACK", "back")},
+			[]Resident{member("U0ANA", "ana"), member("U0JON", "jon"), member("U0LEA", "lea"), member("U0MAX", "max"), member("U0TOM", "tom"), member("W12AB34", "12ab34")},
+			[]Room{public("C0BIG", "big"), public("C0FRONT", "front"), public("C0LOOK", "look"), public("G0BACK", "back")},
 		}},
 		{"a pack that names nobody", map[string][]byte{
 			"bot.yaml": []byte("pack: 1\nname: small\nmodels: {fast: {use: openai/gpt-4o-mini}}\nrouter: {model: fast}\n"),

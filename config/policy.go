@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,90 +12,172 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// policyFile is policy.yaml while it is read.
+type policyFile struct {
+	at     Place   // of default, or of the file's keys without it
+	idle   []Place // rules that allow what is allowed anyway
+	rules  []*ruleFile
+	unsure bool // of who decides where a rule says nothing
+}
+
 // ruleFile is one rule while it is read.
 type ruleFile struct {
 	*Rule
 	when, why *yaml.Node
-	idle      *idleRules
+	approve   Approve
+	policy    *policyFile
+	spoken    []*Tool // what it speaks for; nil where that cannot be told
+	always    bool    // it has no condition, and is good
 }
 
 func (l *loader) readPolicy(d *source, n *yaml.Node) {
-	idle := &idleRules{at: d.at(n)}
-	g, _ := d.keysOf(n, l.policyTable(idle))
+	f := &policyFile{at: d.at(n)}
+	g, _ := d.keysOf(n, l.policyTable(f))
 	if g.has("default") {
-		idle.at = d.at(g.nodes["default"])
+		f.at = d.at(g.nodes["default"])
 	}
 	l.later = append(l.later, func() {
 		if !g.broken["default"] {
-			idle.report(l)
+			f.reportIdle(l)
 		}
+		f.reportDead(l)
+		l.longestWait()
 	})
 }
 
-// idleRules are the rules of a file that change nothing.
-type idleRules struct {
-	at    Place // of default, or of the file's keys without it
-	rules []Place
-}
-
-// report says it rule by rule where some default denies, and once where none does: then default is what is missing.
-func (i *idleRules) report(l *loader) {
-	if len(i.rules) == 0 {
+// reportIdle says it rule by rule where some default denies or asks, and once where none does: then default is what is
+// missing.
+func (f *policyFile) reportIdle(l *loader) {
+	if len(f.idle) == 0 {
 		return
 	}
 	const mend = "leave it out, or set default: {write: deny}"
 	if l.pack.Policy.Of(NoEffect) == Allow && l.pack.Policy.Of(Write) == Allow {
-		l.report(i.at, fmt.Sprintf("the rule at %s that allows changes nothing: without it the tools are allowed too", i.rules[0]), mend)
+		l.report(f.at, fmt.Sprintf("the rule at %s that allows changes nothing: without it the tools are allowed too", f.idle[0]), mend)
 		return
 	}
-	for _, at := range i.rules {
+	for _, at := range f.idle {
 		l.report(at, "the rule changes nothing: without it the tools are allowed too, and a rule that denies is stronger", mend)
 	}
 }
 
-// verdictsLater are those of a later version.
-func verdictsLater() map[string]string { return map[string]string{"ask": "approvals"} }
+// reportDead refuses rules whose tools other rules deny in any case. It says so where the stronger rule stands, once: most
+// likely its condition is what is missing.
+func (f *policyFile) reportDead(l *loader) {
+	closed := map[*Tool]*ruleFile{} // the first rule that always denies a tool
+	for _, r := range f.rules {
+		for _, t := range r.spoken {
+			if r.always && r.Verdict == Deny && closed[t] == nil {
+				closed[t] = r
+			}
+		}
+	}
+	dead := map[*ruleFile][]string{}
+	for _, r := range f.rules {
+		// A rule lives while one of its tools is open beside it.
+		if len(r.spoken) > 0 && !slices.ContainsFunc(r.spoken, func(t *Tool) bool { return closed[t] == nil || closed[t] == r }) {
+			by := closed[r.spoken[0]]
+			dead[by] = append(dead[by], r.Place.String())
+		}
+	}
+	for _, r := range f.rules {
+		switch places := dead[r]; len(places) {
+		case 0:
+		case 1:
+			l.report(r.Place, fmt.Sprintf("the rule always denies, so that the rule at %s changes nothing", places[0]), `add a condition as "when", or leave the other rule out`)
+		default:
+			l.report(r.Place, fmt.Sprintf("the rule always denies, so that the rules at %s change nothing", listed(places)), `add a condition as "when", or leave the other rules out`)
+		}
+	}
+}
 
-func (l *loader) policyTable(idle *idleRules) *table {
+func verdicts() []Verdict { return []Verdict{Allow, Ask, Deny} }
+
+func (l *loader) policyTable(f *policyFile) *table {
 	p := &l.pack.Policy
-	byEffect := map[Effect]*Verdict{NoEffect: new(Allow), Write: new(Allow)}
-	verdict := func(e Effect) value { return choice(byEffect[e], []Verdict{Allow, Deny}, verdictsLater()) }
+	byEffect := map[Effect]*Verdict{NoEffect: new(Allow), Write: new(Allow), Irreversible: new(Ask)}
+	verdict := func(e Effect, of []Verdict) value { return choice(byEffect[e], of, nil) }
 	defaults := &table{
-		what: "default", about: "The verdict where no rule of the tool matches.", later: map[string]string{"irreversible": "effects that need an approval"},
+		what: "default", about: "The verdict where no rule of the tool matches.",
 		keys: []key{
-			{"none", verdict(NoEffect), "allow", "For tools that change nothing.", "allow"},
-			{"write", verdict(Write), "allow", "For tools that change something.", "deny"},
+			{"none", verdict(NoEffect, []Verdict{Allow, Deny}), "allow", "For tools that change nothing.", "allow"},
+			{"write", verdict(Write, verdicts()), "allow", "For tools that change something.", "deny"},
+			{"irreversible", verdict(Irreversible, verdicts()), "ask", "For tools that change what cannot be changed back.", "ask"},
 		},
+	}
+	approve := l.approveValue(&p.Approve)
+	read := approve.read
+	approve.read = func(d *source, n *yaml.Node) bool {
+		f.unsure = !read(d, n)
+		if !f.unsure && p.Approve.FourEyes && len(p.Approve.By) == 0 {
+			f.unsure = true
+			return d.bad(n, "nobody could decide: with four_eyes the requester may not, and nobody else is named", "name others in by")
+		}
+		return !f.unsure
 	}
 	return &table{
 		what:  "policy.yaml",
-		about: "Who may do what. The strictest of all rules that match wins; a rule that fails when it is evaluated counts as matching.",
+		about: "Who may do what. The strictest of all rules that match wins. A rule that asks or denies and fails when it is evaluated counts as matching; one that allows does not.",
 		keys: []key{
 			{"default", object(defaults, func(_ *source, _ *yaml.Node, _ got) bool {
-				p.Default = map[Effect]Verdict{NoEffect: *byEffect[NoEffect], Write: *byEffect[Write]}
+				for e, v := range byEffect {
+					p.Default[e] = *v
+				}
 				return true
-			}), "allow all", defaults.about, "{write: deny}"},
-			{"rules", listOf("list of rules", 0, 500, l.ruleTable(&ruleFile{Rule: &Rule{}}), func(d *source, n *yaml.Node) bool { return l.readRule(d, n, idle) }), "none", "The rules.", "[…]"},
+			}), "none and write are allowed, irreversible is asked for", defaults.about, "{write: deny}"},
+			{"approve", approve, "the requester decides, within 24h", "Who decides where a rule, a default or the guard against strangers' words asks, and nobody is named.", "{by: [finance], within: 8h}"},
+			{"hosts", texts(&p.Hosts, "list of whole host names", 0, 100, hostName), "none", "Hosts that targets and links of calls may name although the run has read strangers' words.", "[docs.example.com]"},
+			{"rules", listOf("list of rules", 0, 500, l.ruleTable(&ruleFile{Rule: &Rule{}}), func(d *source, n *yaml.Node) bool { return l.readRule(d, n, f) }), "none", "The rules.", "[…]"},
 		},
 	}
 }
 
-func (l *loader) readRule(d *source, n *yaml.Node, idle *idleRules) bool {
-	r := &ruleFile{Rule: &Rule{Place: d.at(n)}, idle: idle}
+func (l *loader) readRule(d *source, n *yaml.Node, f *policyFile) bool {
+	r := &ruleFile{Rule: &Rule{Place: d.at(n)}, policy: f}
 	g, ok := d.keysOf(n, l.ruleTable(r))
-	if g.good("verdict") && r.Verdict == Deny && !g.has("why") && !*g.other {
-		l.report(d.at(n), "why is missing: a rule that denies says why", "add why: and a sentence for people")
+	if g.good("verdict") && r.Verdict != Allow && !g.has("why") && !*g.other {
+		verb := map[Verdict]string{Deny: "denies", Ask: "asks"}[r.Verdict]
+		l.report(d.at(n), "why is missing: a rule that "+verb+" says why", "add why: and a sentence for people")
 		ok = false
 	}
+	if g.good("approve") {
+		r.Approve = &r.approve
+		ok = r.decidable(d, g, l.pack.Policy.Approve) && ok
+	}
+	f.rules = append(f.rules, r)
 	at := len(l.pack.Policy.Rules)
 	l.pack.Policy.Rules = append(l.pack.Policy.Rules, *r.Rule)
 	l.later = append(l.later, func() {
 		l.finishRule(d, r, g)
 		if ok {
+			r.Digest = r.digest()
 			l.pack.Policy.Rules[at] = *r.Rule
 		}
 	})
 	return ok
+}
+
+// digest is taken over what the rule says: its tools and its deciders in any order.
+func (r *ruleFile) digest() string {
+	list := func(words []string) []any {
+		out := []any{}
+		for _, w := range slices.Sorted(slices.Values(words)) {
+			out = append(out, w)
+		}
+		return out
+	}
+	says := map[string]any{"tools": list(r.Tools), "verdict": string(r.Verdict)}
+	if r.when != nil {
+		says["when"] = strings.TrimSpace(r.when.Value)
+	}
+	if r.why != nil {
+		says["why"] = strings.TrimSpace(r.why.Value)
+	}
+	if a := r.Approve; a != nil {
+		says["approve"] = map[string]any{"by": list(a.By), "within": a.Within.String(), "in": a.In, "four_eyes": a.FourEyes}
+	}
+	sum := sha256.Sum256(Canonical(says))
+	return hex.EncodeToString(sum[:])
 }
 
 func (l *loader) ruleTable(r *ruleFile) *table {
@@ -109,13 +193,13 @@ func (l *loader) ruleTable(r *ruleFile) *table {
 	}
 	return &table{
 		what:  "a rule",
-		about: "One rule. Conditions see args, tool, effect, actor {id, kind, groups}, channel {id, visibility}, scope, now.",
-		later: map[string]string{"approve": "approvals"},
+		about: "One rule. Conditions see args, the facts of the tools by their names, tool, effect, actor {id, kind, groups}, channel {id, visibility}, scope, now, taint (the run has read strangers' words) and done(\"tool\") (that tool was done in this run).",
 		keys: []key{
 			{"tools", texts(&r.Tools, "list of tools", 1, 200, l.rulePattern), required, "Names of tools, or prefixes such as bookings.*", "[payments.refund]"},
-			{"when", source(&r.when, "condition"), "always", "Condition; it must hold for every one of the tools' types.", "args.amount > 5000"},
-			{"verdict", choice(&r.Verdict, []Verdict{Allow, Deny}, verdictsLater()), required, "allow or deny.", "deny"},
-			{"why", source(&r.why, "text with expressions over args and now"), "required for deny", "The reason, for the person and the model.", "At most 50 euros."},
+			{"when", source(&r.when, "condition"), "always", "Condition; it must hold for every one of the tools' types. A fact may be named where each of the tools has it.", "args.amount > 5000"},
+			{"verdict", choice(&r.Verdict, verdicts(), nil), required, "allow, ask (a person must approve it first) or deny.", "deny"},
+			{"approve", l.approveValue(&r.approve), "the policy's", "Who decides; only beside verdict: ask.", "{by: [finance], within: 4h}"},
+			{"why", source(&r.why, "text with expressions over args, facts and now"), "required for ask and deny", "The reason, for the person and the model.", "At most 50 euros."},
 		},
 	}
 }
@@ -172,7 +256,7 @@ func (l *loader) matches(r *Rule) (out []*Tool, complete bool) {
 // everyTool lists the tools of the pack and those built in, also those with problems.
 func (l *loader) everyTool() []*Tool {
 	if l.all == nil {
-		l.all = slices.Clone(l.builtins)
+		l.all = append(slices.Clone(l.builtins), l.ask)
 		for _, c := range l.contracts {
 			l.all = append(l.all, c.Tool)
 		}
@@ -187,25 +271,33 @@ func (l *loader) finishRule(d *source, r *ruleFile, g got) {
 	if !complete || len(tools) == 0 || !g.good("tools") {
 		return
 	}
+	r.spoken = tools
 	conditions, reasons := map[string]*expr.Program{}, map[string]*expr.Template{}
-	fine := true
+	fine, seen := true, map[Place]bool{}
 	for _, t := range tools {
 		args := t.shown.Type().Without("why", "expects")
 		c := l.contracts[t.Name]
 		if c != nil {
 			args = c.argType
 		}
-		missing := func(i expr.Issue, at Place) bool { return l.missingName(c, i, at) }
+		missing := func(i expr.Issue, at Place) bool {
+			if i.Of == "" && seen[at] {
+				return true
+			}
+			seen[at] = seen[at] || i.Of == ""
+			return l.missingName(c, i, at)
+		}
 		if g.good("when") {
 			env := l.policyEnv(t, args)
 			p, found := env.Condition(r.when.Value)
 			fine = d.issues(r.when, found, missing) && fine
 			conditions[t.Name] = p
+			c.sees(p, r.Place)
 		}
 		if g.good("why") {
-			env, err := l.base.With(expr.WhyVars(args)...)
+			env, err := l.base.With(expr.WhyVars(args, l.factVars(c))...)
 			if err != nil {
-				d.bad(r.why, err.Error(), "rename the arguments of "+t.Name)
+				d.bad(r.why, err.Error(), "rename the arguments or the facts of "+t.Name)
 				return
 			}
 			w, found := env.Template(r.why.Value)
@@ -222,6 +314,7 @@ func (l *loader) finishRule(d *source, r *ruleFile, g got) {
 	if g.good("why") {
 		r.Why = expr.ByNameTemplate("tool", reasons)
 	}
+	r.always = !g.has("when") && g.good("verdict") && !*g.other
 	l.idle(d, r, g, tools)
 }
 
@@ -244,7 +337,7 @@ func (l *loader) policyEnv(t *Tool, args *expr.Type) *expr.Env {
 	} else {
 		scope = expr.Dyn()
 	}
-	env, err := l.base.With(expr.PolicyVars(args, tools, scope)...)
+	env, err := l.base.With(expr.PolicyVars(args, l.factVars(l.contracts[t.Name]), tools, scope)...)
 	if err != nil {
 		env = l.base
 	}
@@ -252,16 +345,45 @@ func (l *loader) policyEnv(t *Tool, args *expr.Type) *expr.Env {
 	return env
 }
 
-// missingName takes care of names that the pack could define elsewhere: arguments and scope variables.
+// missingName takes care of names that the pack could define elsewhere: arguments, facts and their fields, scope variables,
+// tools.
 func (l *loader) missingName(c *contract, i expr.Issue, at Place) bool {
 	switch {
-	case i.Of == "args" && c != nil:
-		c.args.use(i.Name, at)
 	case i.Of == "scope":
 		l.scope.use(i.Name, at)
+	case i.Of == expr.DoneVar:
+		l.tools.use(i.Name, at)
+	case c == nil:
+		return false
+	case i.Of == "args":
+		c.args.use(i.Name, at)
+	case i.Of == "":
+		return l.missingFact(c, i, at)
 	default:
+		f := slices.IndexFunc(c.reads, func(f *factFile) bool { return f.name == i.Of })
+		if f < 0 || l.contracts[c.reads[f].Tool] == nil {
+			return false
+		}
+		l.contracts[c.reads[f].Tool].results.use(i.Name, at)
+	}
+	return true
+}
+
+// missingFact takes care of a name that stands alone and may be that of a fact.
+func (l *loader) missingFact(c *contract, i expr.Issue, at Place) bool {
+	names := expr.PolicyNames()
+	switch {
+	case slices.Contains(names, i.Name) || expr.Near(i.Name, names) != "":
+		return false
+	case c.facts.broken:
+		return true
+	case len(c.facts.defs) > 0:
+		c.facts.use(i.Name, at)
+		return true
+	case !strings.HasPrefix(i.Hint, "it may use "):
 		return false
 	}
+	l.report(at, fmt.Sprintf("unknown name %q in the expression, and %s has no \"facts\"", i.Name, c.Name), i.Hint)
 	return true
 }
 
@@ -285,13 +407,26 @@ func (l *loader) idle(d *source, r *ruleFile, g got, tools []*Tool) {
 			return
 		}
 	}
-	r.idle.rules = append(r.idle.rules, r.Place)
+	r.policy.idle = append(r.policy.idle, r.Place)
 }
 
-// Of is the verdict for tools of an effect where no rule matches.
+// Of is the verdict for tools of an effect where no rule matches. What the pack does not say is allow, and ask for what
+// cannot be taken back.
 func (p Policy) Of(e Effect) Verdict {
-	if v := p.Default[e]; v != "" {
+	switch v := p.Default[e]; {
+	case v != "":
 		return v
+	case e == Irreversible:
+		return Ask
+	default:
+		return Allow
 	}
-	return Allow
+}
+
+// Names says whether the rule speaks for a tool.
+func (r Rule) Names(tool string) bool {
+	return slices.ContainsFunc(r.Tools, func(name string) bool {
+		prefix, ok := strings.CutSuffix(name, "*")
+		return name == tool || ok && strings.HasPrefix(tool, prefix)
+	})
 }

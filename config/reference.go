@@ -42,7 +42,7 @@ block that begins with |. Beside CEL's own functions there are ` + "`days(n)`" +
 		{"bot.yaml", l.botTable()},
 		{"assistants/NAME.yaml", l.assistantTable(&Assistant{})},
 		{"tools/*.yaml", l.toolFileTable(&toolFile{})},
-		{"policy.yaml", l.policyTable(&idleRules{})},
+		{"policy.yaml", l.policyTable(&policyFile{})},
 		{"playground.yaml", l.playgroundTable()},
 		{"rehearsals/*.yaml: a list of rehearsals", l.rehearsalTable(&Rehearsal{})},
 		{"{env: NAME} and {file: PATH}", refTable(&Ref{})},
@@ -50,6 +50,19 @@ block that begins with |. Beside CEL's own functions there are ` + "`days(n)`" +
 		writeTable(&b, part.title, "##", part.t, seen)
 	}
 	writeBuiltins(&b)
+	b.WriteString(`
+## What else is refused
+
+A pack whose keys are all good is refused where its parts together are unsafe, or say nothing:
+
+- A rule that changes nothing: it allows what is allowed without it, its condition is always the same, or another rule denies
+  all its tools in any case.
+- Guests or people of other organisations may use an assistant with a tool that is irreversible, or an effect with a target,
+  and nobody but they themselves would decide its calls.
+- An assistant has an untrusted tool, and a tool with an effect whose argument is called like a recipient (to, email, url,
+  payee, iban and the like, alone or as a word between underscores) without saying ` + "`target: true` or `target: false`" + `.
+- A call may wait for a person longer than ` + "`retention`" + ` keeps its words.
+`)
 	return b.String()
 }
 
@@ -89,8 +102,8 @@ func sortedWords(words []string) []string {
 }
 
 func writeBuiltins(b *strings.Builder) {
-	b.WriteString("\n## Built-in tools\n\nAssistants name them like other tools; a tool of the pack cannot take their names.\n\n| tool | what it does | arguments |\n| --- | --- | --- |\n")
-	for _, t := range Builtins() {
+	b.WriteString("\n## Built-in tools\n\nAssistants name them like other tools; a tool of the pack cannot take their names. `ask.person` asks the requester or a\ngroup of `people`; the run waits for the answer.\n\n| tool | what it does | arguments |\n| --- | --- | --- |\n")
+	for _, t := range append(Builtins(), askContract(nil)) {
 		fmt.Fprintf(b, "| `%s` | %s | %s |\n", t.Name, t.About, strings.Join(t.allowed, ", "))
 	}
 }

@@ -110,6 +110,7 @@ type stepFile struct {
 	raw    string
 	route  RouteAnswer
 	finish Finished
+	click  Click
 	expect Expect
 }
 
@@ -134,6 +135,9 @@ func (l *loader) readStep(d *source, n *yaml.Node, r *Rehearsal) bool {
 	}
 	if g.has("finish") {
 		s.Finish = &s.finish
+	}
+	if g.has("click") {
+		s.Click = &s.click
 	}
 	if g.has("expect") {
 		s.Expect = &s.expect
@@ -184,7 +188,7 @@ func (l *loader) stepTable(s *stepFile) *table {
 		what:  "a step",
 		about: "Exactly one key. Answers of the model are taken in order: the router's for each say, then the assistant's.",
 		later: map[string]string{
-			"click": "approvals", "fire": "schedules", "announce": "announced calls", "plan": "plans", "judge": "plans",
+			"fire": "schedules", "announce": "announced calls", "plan": "plans", "judge": "plans",
 		},
 		keys: []key{
 			{"say", text(&s.Say, 4_000), "", "A person says it; a turn begins.", "refund order A-1001"},
@@ -195,6 +199,7 @@ func (l *loader) stepTable(s *stepFile) *table {
 			{"raw", raw, "", "The model's literal text, for the router or for an answer.", `"{not JSON"`},
 			{"finish", object(finishTable(&s.finish), nil), "", "The model stops before it is done.", "{reason: length, text: Once upon}"},
 			{"error", choice(&s.Fault, faults(), nil), "", "The model call fails for good.", "overloaded"},
+			{"click", object(l.clickTable(&s.click), oneClick), "", "A person decides the oldest open card.", "{approve: payments.refund, as: U0BOB}"},
 			{"expect", object(l.expectTable(&s.expect), nil), "", "What must hold after the turn before it.", `{that: "run.rounds <= 4"}`},
 		},
 	}
@@ -291,16 +296,6 @@ func (l *loader) expectTable(e *Expect) *table {
 		e.That = p
 		return d.issues(n, found, nil)
 	}}
-	tool := func(p *string) value {
-		return value{words: says("name of a tool"), read: func(d *source, n *yaml.Node) bool {
-			s, ok := d.text(n)
-			*p = s
-			if ok {
-				l.tools.use(s, d.at(n))
-			}
-			return ok
-		}}
-	}
 	assistant := value{words: says("name of an assistant"), read: func(d *source, n *yaml.Node) bool {
 		s, ok := d.text(n)
 		e.Assistant = s
@@ -309,17 +304,18 @@ func (l *loader) expectTable(e *Expect) *table {
 		}
 		return ok
 	}}
-	outcomes := []string{"answered", "clarify", "capped", "refused", "failed"}
+	outcomes := []string{"answered", "clarify", "capped", "waiting", "stopped", "refused", "failed"}
 	return &table{
 		what:  "expect",
 		about: "Keys that are left out are not looked at.",
-		later: map[string]string{"waits": "approvals", "on": "approvals"},
 		keys: []key{
 			{"that", that, "", "Condition over run {id, assistant, outcome, rounds, calls, tokens, usd, ms}, calls [{seq, tool, args, result, outcome, reason, why, expects}] and reply.", `"run.rounds <= 4"`},
-			{"outcome", choice(&e.Outcome, outcomes, map[string]string{"waiting": "approvals"}), "", "How the turn ended.", "answered"},
+			{"outcome", choice(&e.Outcome, outcomes, nil), "", "How the turn ended; waiting is for a person's decision.", "answered"},
 			{"assistant", assistant, "", "Who answered.", "help"},
-			{"refused", tool(&e.Refused), "", "A tool that had a refused call.", "docs.fetch"},
-			{"denied", tool(&e.Denied), "", "A tool that had a denied call.", "payments.refund"},
+			{"refused", l.toolName(&e.Refused), "", "A tool that had a refused call.", "docs.fetch"},
+			{"denied", l.toolName(&e.Denied), "", "A tool that had a denied call.", "payments.refund"},
+			{"waits", l.toolName(&e.Waits), "", "A tool with a call that waits for a person.", "payments.refund"},
+			{"on", texts(&e.On, "list of names of people, ids (U…, S…) and requester", 1, 50, l.decider), "", "Who may decide it, all of them.", "[finance]"},
 			{"says", texts(&e.Says, "list of texts", 1, 50, nil), "", "Texts that must stand in the reply.", "[waivers]"},
 		},
 	}
@@ -327,18 +323,23 @@ func (l *loader) expectTable(e *Expect) *table {
 
 // template reads a value whose texts may hold expressions over calls.
 func (l *loader) template(d *source, n *yaml.Node) (*expr.Template, bool) {
+	return templateIn(l.calls, d, n, nil)
+}
+
+// templateIn reads a value whose texts may hold expressions. missing takes care of names that do not exist, as for issues.
+func templateIn(env *expr.Env, d *source, n *yaml.Node, missing func(expr.Issue, Place) bool) (*expr.Template, bool) {
 	switch n.Kind { //nolint:exhaustive // every other node is a scalar: vet refuses aliases
 	case yaml.MappingNode:
 		fields := map[string]*expr.Template{}
 		ok := entries("values by name", nil, func(d *source, k, v *yaml.Node) (ok bool) {
-			fields[k.Value], ok = l.template(d, v)
+			fields[k.Value], ok = templateIn(env, d, v, missing)
 			return ok
 		}).read(d, n)
 		return expr.ObjectOf(fields), ok
 	case yaml.SequenceNode:
 		items, ok := make([]*expr.Template, 0, len(n.Content)), true
 		for _, c := range n.Content {
-			t, good := l.template(d, c)
+			t, good := templateIn(env, d, c, missing)
 			items, ok = append(items, t), ok && good
 		}
 		return expr.ListOf(items), ok
@@ -348,8 +349,8 @@ func (l *loader) template(d *source, n *yaml.Node) (*expr.Template, bool) {
 		if expr.HasExpr(s) && d.foldedExpr(n) {
 			return nil, false
 		}
-		t, found := l.calls.Template(s)
-		return t, d.issues(n, found, nil)
+		t, found := env.Template(s)
+		return t, d.issues(n, found, missing)
 	}
 	return expr.Literal(v), ok
 }

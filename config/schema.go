@@ -29,6 +29,7 @@ type property struct {
 	items                                  map[string]any
 	props                                  map[string]any
 	unsure                                 bool // of the names in props
+	target                                 bool
 }
 
 // formats are those that are checked.
@@ -60,14 +61,45 @@ func fitting(keyword string) []string {
 func (d *source) schema(n *yaml.Node, strict bool) (doc map[string]any, ok bool) {
 	p := &property{strict: strict}
 	g, ok := d.keysOf(n, schemaTable(p))
-	if !ok {
-		return map[string]any{}, false
+	if ok && g.has("target") {
+		ok = d.bad(g.nodes["target"], "target belongs to an argument itself: not to what is inside one, nor to a result", "leave it out, or make the value an argument of its own")
 	}
-	ok = p.agrees(d, n, g)
-	if !ok {
+	if !ok || !p.agrees(d, n, g) {
 		return map[string]any{}, false
 	}
 	return p.doc(g), true
+}
+
+// argument reads the schema of one argument. target is nil where the contract does not say whether the argument is one.
+func (d *source) argument(n *yaml.Node) (doc map[string]any, target *bool, ok bool) {
+	p := &property{strict: true}
+	g, ok := d.keysOf(n, schemaTable(p))
+	if g.good("target") {
+		target = &p.target
+	}
+	if !ok || !p.agrees(d, n, g) {
+		return map[string]any{}, target, false
+	}
+	doc = p.doc(g)
+	if target != nil && !reaches(doc) {
+		ok = d.bad(g.nodes["target"], "only text, a number or a list of texts can say whom a call reaches", "leave it out, or make what names them an argument of its own")
+	}
+	return doc, target, ok
+}
+
+// reaches says whether an argument of this schema can name a recipient: text, a number, or a list of texts.
+func reaches(doc map[string]any) bool {
+	is := func(doc any, words ...string) bool {
+		m, _ := doc.(map[string]any)
+		switch t := m["type"].(type) {
+		case string:
+			return slices.Contains(words, t)
+		case []any:
+			return slices.ContainsFunc(t, func(v any) bool { s, _ := v.(string); return slices.Contains(words, s) })
+		}
+		return m["enum"] != nil
+	}
+	return is(doc, "string", "integer", "number") || is(doc, "array") && is(doc["items"], "string")
 }
 
 func schemaTable(p *property) *table {
@@ -75,8 +107,8 @@ func schemaTable(p *property) *table {
 	return &table{
 		what:  "a schema",
 		about: "JSON Schema of one value. Every property of an object is required unless `optional` names it.",
-		later: map[string]string{"target": "arguments that name a recipient", "untrusted": "results that carry other people's text"},
 		hints: map[string]string{
+			"untrusted":            "a whole tool is untrusted, or not; write it beside its name",
 			"required":             "every property is required; name the exceptions in optional",
 			"additionalProperties": "arguments take no others, results may hold others; leave it out",
 			"default":              "an argument has no default; make it optional and say in description what holds without it",
@@ -100,6 +132,7 @@ func schemaTable(p *property) *table {
 			{"uniqueItems", boolean(&p.unique), "false", "No item twice.", "true"},
 			{"properties", p.properties(), "anything, in results", "Schemas of an object's properties, by name.", "{id: {type: string}}"},
 			{"optional", p.optionalNames(), "none", "Properties that may be absent.", "[note]"},
+			{"target", boolean(&p.target), "false", "Of an argument itself: it says whom or what place a call reaches (recipient, channel, address, payee). Once a run has read strangers' words, a person must approve it, unless it stands in the requester's own words, comes from scope, or is on `hosts` of policy.yaml. It is text, a number or a list of texts; the model does not see the key.", "true"},
 		},
 	}
 }

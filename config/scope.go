@@ -131,12 +131,12 @@ func (s *scopeFile) entries() value {
 func (l *loader) finishScope(d *source, s *scopeFile, at int) {
 	c := l.contracts[s.Call.Tool]
 	if c == nil {
-		if slices.ContainsFunc(l.builtins, func(t *Tool) bool { return t.Name == s.Call.Tool }) {
+		if l.brings(s.Call.Tool) {
 			d.bad(s.call, s.Call.Tool+" is built in and looks up nobody", "name a tool of the pack")
 		}
 		return // an unknown name is reported as such
 	}
-	if c.Effect == Write {
+	if c.Effect.Changes() {
 		d.bad(s.call, fmt.Sprintf("the tool %s changes something; values are looked up by a read", c.Name), "name a tool with effect: none")
 		return
 	}
@@ -196,11 +196,7 @@ func (l *loader) lookupArg(d *source, s *scopeFile, c *contract) bool {
 
 // lookupTake compiles take for the result of its tool.
 func (l *loader) lookupTake(d *source, s *scopeFile, c *contract) {
-	result := expr.Dyn()
-	if c.resultDocs != nil && !c.results.broken {
-		result = exprType(c.resultDocs)
-	}
-	env, err := l.base.With(expr.Var{Name: "result", Type: result})
+	env, err := l.base.With(expr.Var{Name: "result", Type: c.resultType()})
 	if err != nil {
 		d.bad(s.take, err.Error(), "rename the fields of the result of "+c.Name)
 		return

@@ -28,6 +28,7 @@ type toolFile struct {
 	binds    map[string]Place
 	timeout  time.Duration
 	attempts int
+	strange  bool // its tools are untrusted unless they say otherwise
 }
 
 // contract is one tool while it is read.
@@ -35,9 +36,14 @@ type contract struct {
 	*Tool
 	file           *toolFile
 	args, results  *names
+	facts          *names
+	reads          []*factFile     // in the order of the file
+	lookup         *lookupFile     // nil: none
+	targets        map[string]bool // what the contract says of arguments, either way
 	argDocs        map[string]any
 	resultDocs     map[string]any
 	optional       []string
+	unsure         bool // of optional
 	optionalResult []string
 	method, path   string
 	pathNode       *yaml.Node
@@ -61,10 +67,11 @@ func (l *loader) toolFileTable(f *toolFile) *table {
 	}}
 	defaults := &table{
 		what: "defaults", about: "What holds for every tool in the file that does not say otherwise.",
-		later: map[string]string{"untrusted": "results that carry other people's text"}, keys: []key{
+		keys: []key{
 			{"bind", l.binding(f.bind, f.binds), "none", "Arguments that the runtime fills in from scope. The model can neither see nor set them. They go into the path, the query (get, delete) or the body.", "{org: scope.org}"},
 			{"timeout", period(&f.timeout, time.Second, 5*time.Minute), "10s", "Time of one attempt.", "10s"},
 			{"retry", object(retryTable(&f.attempts), nil), "3 attempts where a retry is safe", "Further attempts after a failure that passes.", "{attempts: 3}"},
+			{"untrusted", boolean(&f.strange), "false", "Results carry words of people who are not the team's.", "true"},
 		},
 	}
 	return &table{
@@ -103,7 +110,7 @@ func retryTable(attempts *int) *table {
 // binding reads argument: scope.NAME.
 func (l *loader) binding(bind map[string]string, places map[string]Place) value {
 	return entries("scope variables by argument", nil, func(d *source, k, v *yaml.Node) bool {
-		if !d.argument(k) {
+		if !d.argName(k) {
 			return false
 		}
 		s, ok := d.text(v)
@@ -120,8 +127,8 @@ func (l *loader) binding(bind map[string]string, places map[string]Place) value 
 	})
 }
 
-// argument checks the name of an argument.
-func (d *source) argument(k *yaml.Node) bool {
+// argName checks the name of an argument.
+func (d *source) argName(k *yaml.Node) bool {
 	switch {
 	case k.Value == "why" || k.Value == "expects":
 		return d.bad(k, k.Value+" is added to every tool by the runtime", "choose another name")
@@ -133,8 +140,9 @@ func (d *source) argument(k *yaml.Node) bool {
 
 func newContract(f *toolFile) *contract {
 	return &contract{
-		Tool: &Tool{Timeout: f.timeout, Bind: maps.Clone(f.bind)}, file: f, attempts: 0,
-		args: newNames("argument"), results: newNames("field of the result"), keeps: Idempotency{ProviderKeeps: defaultKeeps},
+		Tool: &Tool{Timeout: f.timeout, Bind: maps.Clone(f.bind), Untrusted: f.strange}, file: f, attempts: 0,
+		args: newNames("argument"), results: newNames("field of the result"), facts: newNames("fact"),
+		keeps: Idempotency{ProviderKeeps: defaultKeeps}, targets: map[string]bool{},
 	}
 }
 
@@ -171,7 +179,7 @@ func (l *loader) toolTable(c *contract) *table {
 	keys := []key{
 		{"name", shaped(&t.Name, toolName()), required, "Name of the tool.", "payments.refund"},
 		{"about", text(&t.About, 500), required, "What it does; the model reads it.", "Refund one order, in cents."},
-		{"effect", choice(&t.Effect, []Effect{NoEffect, Write}, map[string]string{"irreversible": "effects that need an approval"}), required, "What it changes: none, or write.", "write"},
+		{"effect", choice(&t.Effect, []Effect{NoEffect, Write, Irreversible}, nil), required, "What it changes: none, write, or irreversible for what cannot be taken back, which a person approves unless policy.yaml says otherwise.", "write"},
 		{"bind", l.binding(t.Bind, map[string]Place{}), "the file's", "As in defaults; adds to it.", "{org: scope.org}"},
 	}
 	for _, m := range methods() {
@@ -191,13 +199,14 @@ func (l *loader) toolTable(c *contract) *table {
 		key{"idempotency", object(keepsTable(&c.keeps), nil), "none", "How the server recognises a request that comes again.", "{header: Idempotency-Key, provider_keeps: 24h}"},
 		key{"repeatable", boolean(&t.Repeatable), "false", "An equal effect may run again in one run.", "true"},
 		key{"fresh", boolean(&t.Fresh), "false", "A repeated read is really asked again, never answered from the record.", "true"},
+		key{"untrusted", boolean(&t.Untrusted), "the file's, else false", "Results carry words of people who are not the team's: web pages, mails, forms. A run that has read them is tainted.", "true"},
+		key{"facts", l.factEntries(c), "none", "What the runtime reads before it judges a call, for the rules and for whoever approves it. The model does not see them.", `{order: {call: orders.get, args: {order: "${ args.order }"}}}`},
+		key{"lookup", l.lookupValue(c), "a person is asked", "How to find out whether an effect took place, when no answer came.", `{call: refunds.list, args: {order: "${ args.order }"}, that: "result.rows.exists(r, r.amount == args.amount)"}`},
 	)
 	return &table{
 		what: "a tool", about: "One typed contract.", keys: keys,
-		later: map[string]string{
-			"facts": "facts read for the rules", "lookup": "looking up an unknown outcome", "untrusted": "results that carry other people's text",
-			"target": "arguments that name a recipient", "openapi": "tools of an OpenAPI description", "mcp": "tools of an MCP server", "sql": "tools that are queries",
-		},
+		later: map[string]string{"openapi": "tools of an OpenAPI description", "mcp": "tools of an MCP server", "sql": "tools that are queries"},
+		hints: map[string]string{"target": "an argument is a target; write target: true in its schema"},
 	}
 }
 
@@ -237,33 +246,40 @@ func (c *contract) route(method string) value {
 }
 
 func (l *loader) argSchemas(c *contract) value {
-	return schemas(func(name string, doc map[string]any) {
+	return schemas(c.args, (*source).argName, func(d *source, name string, v *yaml.Node) bool {
 		if c.argDocs == nil {
 			c.argDocs = map[string]any{}
 		}
+		doc, target, ok := d.argument(v)
 		c.argDocs[name] = doc
-	}, c.args, true)
+		if target != nil {
+			c.targets[name] = *target
+		}
+		return ok
+	})
 }
 
 func (l *loader) resultSchemas(c *contract) value {
-	return schemas(func(name string, doc map[string]any) {
+	named := func(d *source, k *yaml.Node) bool { return d.fits(k, k.Value, argName()) }
+	return schemas(c.results, named, func(d *source, name string, v *yaml.Node) bool {
 		if c.resultDocs == nil {
 			c.resultDocs = map[string]any{}
 		}
+		doc, ok := d.schema(v, false)
 		c.resultDocs[name] = doc
-	}, c.results, false)
+		return ok
+	})
 }
 
-func schemas(put func(string, map[string]any), ns *names, strict bool) value {
+// schemas are schemas by name: named checks a name, and put reads what stands there.
+func schemas(ns *names, named func(*source, *yaml.Node) bool, put func(*source, string, *yaml.Node) bool) value {
 	v := entries("schemas by name", schemaTable(&property{}), func(d *source, k, v *yaml.Node) bool {
-		if strict && !d.argument(k) || !strict && !d.fits(k, k.Value, argName()) {
+		if !named(d, k) {
 			ns.broken = true
 			return false
 		}
 		ns.define(k.Value, d.at(k))
-		doc, ok := d.schema(v, strict)
-		put(k.Value, doc)
-		return ok
+		return put(d, k.Value, v)
 	})
 	read := v.read
 	v.read = func(d *source, n *yaml.Node) bool {
@@ -302,11 +318,7 @@ func (l *loader) failsExpr(c *contract) value {
 		if !ok || d.foldedExpr(n) {
 			return false
 		}
-		result := expr.Dyn()
-		if c.resultDocs != nil && !c.results.broken {
-			result = exprType(c.resultDocs)
-		}
-		env, err := l.base.With(expr.Var{Name: "result", Type: result})
+		env, err := l.base.With(expr.Var{Name: "result", Type: c.resultType()})
 		if err != nil {
 			return d.bad(n, err.Error(), "rename the fields of the result")
 		}
@@ -321,12 +333,23 @@ func (l *loader) failsExpr(c *contract) value {
 	}}
 }
 
+// resultType is what expressions know of the result.
+func (c *contract) resultType() *expr.Type {
+	if c.resultDocs == nil || c.results.broken {
+		return expr.Dyn()
+	}
+	return exprType(c.resultDocs)
+}
+
 // complete checks the parts of a tool against each other and builds what the runtime asks it.
 func (l *loader) complete(d *source, n *yaml.Node, c *contract, g got) {
 	c.args.what = "argument of " + c.Name
 	c.results.what = "field of the result of " + c.Name
 	c.args.broken = c.args.broken || g.broken["args"] && c.argDocs == nil || g.broken["bind"] || g.lacks("args")
+	c.unsure = g.broken["optional"] || g.lacks("optional")
 	c.results.broken = c.results.broken || g.broken["result"] && c.resultDocs == nil || g.lacks("result")
+	c.facts.what = "fact of " + c.Name
+	c.facts.broken = c.facts.broken || g.broken["facts"] && len(c.reads) == 0 || g.lacks("facts")
 	if !g.has("args") {
 		c.args.section, c.args.home = "args", d.at(n)
 	}
@@ -338,7 +361,7 @@ func (l *loader) complete(d *source, n *yaml.Node, c *contract, g got) {
 	}
 	c.checkPath(d, g)
 	switch {
-	case c.attempts > 1 && c.Effect == Write && !g.has("idempotency") && !*g.other:
+	case c.attempts > 1 && c.Effect.Changes() && !g.has("idempotency") && !*g.other:
 		l.report(d.at(n), "idempotency is missing: without a key an effect that is tried again could take place twice", "add idempotency, or leave retry out")
 	case c.attempts > 0:
 		c.Attempts = c.attempts
@@ -356,7 +379,16 @@ func (l *loader) complete(d *source, n *yaml.Node, c *contract, g got) {
 		h.Base = *c.file.base
 	}
 	c.HTTP = &h
+	if c.lookup != nil && c.Effect == NoEffect {
+		d.bad(c.lookup.at, "lookup belongs to tools with an effect: a read that failed has changed nothing", "leave it out")
+	}
+	for _, name := range sortedKeys(c.argDocs) {
+		if _, bound := c.Bind[name]; c.targets[name] && !bound {
+			c.Targets = append(c.Targets, name)
+		}
+	}
 	c.seal(l, d, n)
+	l.later = append(l.later, func() { l.finishReads(d, c) })
 }
 
 // seal compiles the schemas of a contract.

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"time"
 
+	"switchboard/chat"
 	"switchboard/config"
 	"switchboard/llm"
 )
@@ -38,6 +39,9 @@ const (
 	KindFolded  = "turn.folded"  // Folded
 	KindIntent  = "call.intent"  // Intent
 	KindOutcome = "call.outcome" // Settled
+	KindAttempt = "call.attempt" // Attempt
+	KindDecided = "call.decided" // Decided
+	KindWaits   = "turn.waits"   // Waits
 	KindEnded   = "turn.ended"   // Ended
 )
 
@@ -90,9 +94,40 @@ type Intent struct {
 	Tool    string `json:"tool"` // as the model wrote it, masked and cut to 100 characters
 	Effect  string `json:"effect,omitempty"`
 	Digest  string `json:"digest"`
-	Verdict string `json:"verdict"`           // allow | deny | refuse | recorded
+	Verdict string `json:"verdict"`           // allow | ask | deny | refuse | recorded
 	Key     string `json:"key,omitempty"`     // idempotency key reserved for an effect
 	RuleAt  string `json:"rule_at,omitempty"` // file:line:col of the rule that decided
+	Card    string `json:"card,omitempty"`    // ask: of the decision that it waits for
+	Rules   string `json:"rules,omitempty"`   // ask: names the rules that asked
+	Request string `json:"request,omitempty"` // digest of the bytes that are to be sent
+	// Taint says what made the run one that strangers may have spoken to, by the names of tools and sources.
+	Taint []string `json:"taint,omitempty"`
+}
+
+// Attempt is written before an effect is begun, under the epoch of the worker that begins it. What has an attempt and no
+// outcome may have happened.
+type Attempt struct {
+	Seq     int    `json:"seq"`
+	Epoch   int64  `json:"epoch"`
+	Key     string `json:"key,omitempty"`     // idempotency key that goes with it
+	Request string `json:"request,omitempty"` // digest of the bytes that are sent; they are a content
+}
+
+// Decided says what a person decided about a call, or that their time was over.
+type Decided struct {
+	Seq    int           `json:"seq"`
+	Card   string        `json:"card"`
+	Kind   chat.CardKind `json:"kind"`
+	Stand  Stand         `json:"stand"`
+	By     string        `json:"by,omitempty"`     // empty: nobody, the time was over
+	Signed []string      `json:"signed,omitempty"` // all who approved
+	Words  string        `json:"-"`                // the reason or the answer; empty once retention took it
+	At     time.Time     `json:"-"`
+}
+
+// Waits says that a run waits for people, and its turn goes on once they have decided.
+type Waits struct {
+	Cards []string `json:"cards"`
 }
 
 // Settled is how the call of that number ended.
@@ -106,6 +141,7 @@ type Settled struct {
 	Attempts int     `json:"attempts,omitempty"`
 	Bytes    int     `json:"bytes,omitempty"`
 	MS       int64   `json:"ms"`
+	Found    bool    `json:"found,omitempty"` // there was no clear answer, and a look-up has found that it took effect
 }
 
 // Ended closes a turn.
@@ -122,6 +158,7 @@ type Words struct {
 	Raw     string          `json:"raw,omitempty"`  // instead of Args where the JSON is broken
 	Why     string          `json:"why,omitempty"`
 	Expects string          `json:"expects,omitempty"`
+	Facts   json.RawMessage `json:"facts,omitempty"` // what the runtime read for the rules, by name
 }
 
 // Answer is the content of a call's outcome: what the model was told, and why it was not more.
@@ -150,16 +187,53 @@ type Call struct {
 	Intent
 	Words
 	Answer
-	Settled *Settled // nil: attempting
-	At      time.Time
+	Settled  *Settled  // nil: waiting, or attempting
+	Attempts []Attempt // of an effect, in order
+	Decided  *Decided  // what a person decided before it ran; nil: nothing yet, or nobody was asked
+	Resolved *Decided  // what a person found out about an effect in doubt
+	At       time.Time
+	Begun    time.Time // of the first attempt
 }
 
 // Outcome of the call; empty while it is being attempted.
 func (c Call) Outcome() Outcome {
-	if c.Settled == nil {
-		return ""
+	switch {
+	case c.Settled != nil:
+		return c.Settled.Outcome
+	case c.Card != "" && len(c.Attempts) == 0:
+		return Waiting
 	}
-	return c.Settled.Outcome
+	return ""
+}
+
+// State is where an effect stands in the ledger.
+type State string
+
+// The states of an effect, in their order. Planned: it waits for a person, or nothing of it was begun.
+const (
+	Planned    State = "planned"
+	Granted    State = "approved"
+	Attempting State = "attempting"
+	Done       State = "done"
+	Undone     State = "failed" // it surely did not take place
+	InDoubt    State = "unknown"
+)
+
+// State of an effect in the ledger.
+func (c Call) State() State {
+	switch o := c.Outcome(); {
+	case c.Resolved != nil && c.Resolved.Stand == Happened, o == OK, o == Recorded:
+		return Done
+	case c.Resolved != nil, o != "" && o != Unknown && o != Waiting:
+		return Undone
+	case o == Unknown:
+		return InDoubt
+	case len(c.Attempts) > 0:
+		return Attempting
+	case c.Decided != nil && c.Decided.Stand == Approved:
+		return Granted
+	}
+	return Planned
 }
 
 // Changes says whether the call is one that changes the world.
@@ -188,11 +262,16 @@ func TurnOf(id string) (string, bool) {
 // Content keys. Everything of a turn lies under its id, so that one prefix reads it whole.
 func wordsKey(turn string, seq int) string  { return fmt.Sprintf("%s/call/%05d/words", turn, seq) }
 func answerKey(turn string, seq int) string { return fmt.Sprintf("%s/call/%05d/answer", turn, seq) }
-func fullKey(turn string, seq int) string   { return fmt.Sprintf("%s/full/%05d", turn, seq) }
-func roundKey(turn string, n int) string    { return fmt.Sprintf("%s/round/%03d", turn, n) }
-func messageKey(turn string) string         { return turn + "/message" }
-func replyKey(turn string) string           { return turn + "/reply" }
-func seenKey(turn string) string            { return turn + "/seen" }
+func requestKey(turn string, seq int) string {
+	return fmt.Sprintf("%s/call/%05d/request", turn, seq)
+}
+func scopeKey(turn string) string         { return turn + "/scope" }
+func talkKey(turn string) string          { return turn + "/talk" }
+func fullKey(turn string, seq int) string { return fmt.Sprintf("%s/full/%05d", turn, seq) }
+func roundKey(turn string, n int) string  { return fmt.Sprintf("%s/round/%03d", turn, n) }
+func messageKey(turn string) string       { return turn + "/message" }
+func replyKey(turn string) string         { return turn + "/reply" }
+func seenKey(turn string) string          { return turn + "/seen" }
 func feedbackKey(turn, person string) string {
 	return turn + "/" + feedbackName + url.PathEscape(person)
 }

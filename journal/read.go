@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"switchboard/chat"
 	"switchboard/llm"
 	"switchboard/store"
 )
@@ -28,6 +29,10 @@ type Turn struct {
 	Reply   string
 	Rounds  []Reply // stored model replies, by round
 	Rated   Feedback
+	Scope   map[string]string // bound to the run; not to be shown
+	Talk    []byte            // what the turn has put into Recorder.Talk
+	Waits   []Waits           // how often the run waited for people, and for what
+	Cards   []chat.Card       // all that were shown, by call
 }
 
 // Entry is a line of the trace: a model call, a message that was folded in, or a tool call by its number.
@@ -35,7 +40,9 @@ type Entry struct {
 	At     time.Time
 	Step   *Step
 	Folded *Folded
-	Call   int // the call's number where the others are nil
+	// Decided is what a person decided, or that their time was over.
+	Decided *Decided
+	Call    int // the call's number where the others are nil
 }
 
 // Reader is what reading the record needs of a store.
@@ -103,6 +110,8 @@ func (t *Turn) apply(e store.Event) error {
 		}
 		t.Entries = append(t.Entries, Entry{At: e.At, Call: in.Seq})
 		t.Calls = append(t.Calls, Call{Intent: in, At: e.At})
+	case KindAttempt, KindDecided, KindWaits:
+		return t.applyWait(e)
 	case KindOutcome:
 		var s Settled
 		if err := json.Unmarshal(e.Meta, &s); err != nil {
@@ -111,6 +120,43 @@ func (t *Turn) apply(e store.Event) error {
 		if c := t.Call(s.Seq); c != nil {
 			c.Settled = &s
 		}
+	}
+	return nil
+}
+
+// applyWait takes in what belongs to waiting for people and to the ledger.
+func (t *Turn) applyWait(e store.Event) error {
+	switch e.Kind {
+	case KindAttempt:
+		var a Attempt
+		if err := json.Unmarshal(e.Meta, &a); err != nil {
+			return err
+		}
+		if c := t.Call(a.Seq); c != nil {
+			if c.Attempts == nil {
+				c.Begun = e.At
+			}
+			c.Attempts = append(c.Attempts, a)
+		}
+	case KindDecided:
+		d := Decided{At: e.At}
+		if err := json.Unmarshal(e.Meta, &d); err != nil {
+			return err
+		}
+		t.Entries = append(t.Entries, Entry{At: e.At, Decided: &d})
+		switch c := t.Call(d.Seq); {
+		case c == nil:
+		case d.Kind == chat.CardUnknown:
+			c.Resolved = &d
+		default:
+			c.Decided = &d
+		}
+	case KindWaits:
+		var w Waits
+		if err := json.Unmarshal(e.Meta, &w); err != nil {
+			return err
+		}
+		t.Waits = append(t.Waits, w)
 	}
 	return nil
 }
@@ -135,6 +181,25 @@ func (t *Turn) fill(c store.Content) error {
 		t.Reply = string(c.Value)
 	case name == "seen":
 		t.Seen = c.Value
+	case name == "talk":
+		t.Talk = c.Value
+	case name == "scope":
+		return json.Unmarshal(c.Value, &t.Scope)
+	case strings.HasPrefix(name, "card/"):
+		var card chat.Card
+		if err := json.Unmarshal(c.Value, &card); err != nil {
+			return err
+		}
+		t.Cards = append(t.Cards, card)
+	case scan(name, "said/%d", &n):
+		call := t.Call(n)
+		switch found := strings.HasSuffix(name, string(chat.CardUnknown)); {
+		case call == nil:
+		case found && call.Resolved != nil:
+			call.Resolved.Words = string(c.Value)
+		case !found && call.Decided != nil:
+			call.Decided.Words = string(c.Value)
+		}
 	case strings.HasPrefix(name, feedbackName):
 		var r rating
 		if err := json.Unmarshal(c.Value, &r); err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"switchboard/chat"
 	"switchboard/store"
 )
 
@@ -136,6 +137,51 @@ func (r *Recorder) Round(n int, reply Reply, folded []Folded) {
 	})
 }
 
+// Scope keeps the values that are bound to the run: a run that goes on later goes on with the same.
+func (r *Recorder) Scope(b *store.Batch, scope map[string]string) {
+	if len(scope) > 0 {
+		r.Content(b, scopeKey(r.turn), scope)
+	}
+}
+
+// Talk keeps the conversation that a run answers, as JSON that is the turn's own, for when it goes on after a wait.
+func (r *Recorder) Talk(b *store.Batch, value any) { r.Content(b, talkKey(r.turn), value) }
+
+// Epoch is that of the lease under which the record is written.
+func (r *Recorder) Epoch() int64 { return r.lease.Epoch }
+
+// Ask makes the intent of a call durable that waits for a person, with the decision that it waits for and its card.
+func (r *Recorder) Ask(ctx context.Context, c Call, a Approval, card chat.Card) error {
+	return r.Commit(ctx, func(b *store.Batch) {
+		r.Event(b, KindIntent, c.Intent)
+		r.Content(b, wordsKey(r.turn, c.Seq), c.Words)
+		r.ask(b, a, card)
+	})
+}
+
+// Attempt makes durable that an effect is begun now: its intent too where that is not written yet, and that the decision
+// which allows it is used up, where there was one. request is the bytes that will be sent.
+func (r *Recorder) Attempt(ctx context.Context, c Call, at Attempt, by *Approval, request []byte) error {
+	return r.Commit(ctx, func(b *store.Batch) {
+		if len(c.Attempts) == 0 && c.Card == "" {
+			r.Event(b, KindIntent, c.Intent)
+			r.Content(b, wordsKey(r.turn, c.Seq), c.Words)
+		}
+		r.Event(b, KindAttempt, at)
+		if len(request) > 0 && len(c.Attempts) == 0 {
+			r.Content(b, requestKey(r.turn, c.Seq), request)
+		}
+		if by != nil {
+			by.use(b)
+		}
+	})
+}
+
+// Doubt adds a decision about an effect that nobody knows the outcome of to what the next commit makes durable.
+func (r *Recorder) Doubt(a Approval, card chat.Card) {
+	r.Stage(func(b *store.Batch) { r.ask(b, a, card) })
+}
+
 // Intend makes a call's intent durable, before anything of it is dispatched. A call that is settled at once brings both.
 func (r *Recorder) Intend(ctx context.Context, c Call) error {
 	return r.Commit(ctx, func(b *store.Batch) {
@@ -157,6 +203,9 @@ func (r *Recorder) Settle(ctx context.Context, c Call, full string) error {
 		}
 	})
 }
+
+// Settled adds a call's outcome to a batch.
+func (r *Recorder) Settled(b *store.Batch, c Call) { r.settle(b, c) }
 
 func (r *Recorder) settle(b *store.Batch, c Call) {
 	r.Event(b, KindOutcome, c.Settled)

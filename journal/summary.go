@@ -2,9 +2,10 @@ package journal
 
 import (
 	"encoding/json"
+	"time"
 )
 
-// Summary is a turn as programs read it (bot chat --json, bot runs --json): every key but the last four is always there,
+// Summary is a turn as programs read it (bot chat --json, bot runs --json): every key but the last five is always there,
 // null when absent.
 type Summary struct {
 	Turn       string        `json:"turn"`
@@ -21,11 +22,24 @@ type Summary struct {
 	MS         int64         `json:"ms"`
 
 	// What few turns have is left out by all others.
-	PickedBy  *string  `json:"picked_by,omitempty"`  // whose answer to the router's question it took up
-	StoppedBy *string  `json:"stopped_by,omitempty"` // who wanted it to end
-	Folded    []string `json:"folded,omitempty"`     // what was said meanwhile and answered with it; empty texts once retention took them
-	Feedback  Feedback `json:"feedback,omitzero"`
+	PickedBy  *string       `json:"picked_by,omitempty"`  // whose answer to the router's question it took up
+	StoppedBy *string       `json:"stopped_by,omitempty"` // who wanted it to end
+	Folded    []string      `json:"folded,omitempty"`     // what was said meanwhile and answered with it; empty texts once retention took them
+	Feedback  Feedback      `json:"feedback,omitzero"`
+	Waits     []WaitSummary `json:"waits,omitempty"` // what people have to decide before it goes on
 }
+
+// WaitSummary is a decision that a run waits for.
+type WaitSummary struct {
+	Card     string    `json:"card"`
+	Tool     string    `json:"tool"`
+	Digest   string    `json:"digest,omitempty"` // of the request that would be sent
+	Until    time.Time `json:"until,omitzero"`
+	Deciders []string  `json:"deciders"`
+}
+
+// OutcomeWaiting is what stands for the outcome of a turn that waits for people.
+const OutcomeWaiting = "waiting"
 
 // CallSummary is one tool call. Args is a JSON value, or the text that the model wrote where that was no JSON object.
 type CallSummary struct {
@@ -95,6 +109,10 @@ func Summarise(t Turn) Summary {
 	}
 	for _, c := range t.Calls {
 		s.Calls = append(s.Calls, summariseCall(c))
+		if t.Ended == nil && c.Outcome() == Waiting && c.Decided == nil {
+			s.Outcome = OutcomeWaiting
+			s.Waits = append(s.Waits, t.wait(c))
+		}
 	}
 	for _, st := range t.Steps {
 		s.Steps = append(s.Steps, StepSummary{st.Model, st.Input, st.Cached, st.Output, st.Cost.Dollars(), st.MS, st.Attempts})
@@ -102,6 +120,18 @@ func Summarise(t Turn) Summary {
 	u := t.Usage()
 	s.Usage = UsageSummary{u.Input, u.Cached, u.Output, u.Cost.Dollars()}
 	return s
+}
+
+// wait tells of a decision that a call waits for.
+func (t Turn) wait(c Call) WaitSummary {
+	w := WaitSummary{Card: c.Card, Tool: c.Tool, Digest: c.Request, Deciders: []string{}}
+	for _, card := range t.Cards {
+		if card.ID == c.Card {
+			w.Until = card.Until
+			w.Deciders = append(w.Deciders, card.Deciders...)
+		}
+	}
+	return w
 }
 
 func summariseCall(c Call) CallSummary {

@@ -32,6 +32,8 @@ func Draw(w io.Writer, t Turn) error {
 			d.step(e.At, id, *e.Step)
 		case e.Folded != nil:
 			d.line("%s %s -  folded: %s", clock(e.At), id, or(clip(e.Folded.Text, 200), "(no longer kept)"))
+		case e.Decided != nil:
+			d.decided(e.At, id, t, *e.Decided)
 		default:
 			if c := t.Call(e.Call); c != nil {
 				d.call(id, *c)
@@ -86,6 +88,28 @@ func (d *drawing) call(id string, c Call) {
 	d.line("                   -> %s", Ending(c))
 }
 
+// decided says who decided what about a call.
+func (d *drawing) decided(at time.Time, id string, t Turn, what Decided) {
+	tool := "a call"
+	if c := t.Call(what.Seq); c != nil {
+		tool = c.Tool
+		if c.Decided != nil {
+			what.Words = c.Decided.Words
+		}
+	}
+	line := string(what.Stand)
+	switch {
+	case len(what.Signed) > 0 && what.Stand == Approved:
+		line += " by " + strings.Join(what.Signed, " and ")
+	case what.By != "":
+		line += " by " + what.By
+	}
+	if what.Words != "" {
+		line += fmt.Sprintf(": %q", clip(what.Words, 200))
+	}
+	d.line("%s %s %d  %s %s", clock(at), id, what.Seq, tool, line)
+}
+
 // Spell writes a call as code: tool(name="value", …), arguments by name, each cut to 60 characters.
 func Spell(c Call) string {
 	if c.Args == nil {
@@ -106,6 +130,12 @@ func Spell(c Call) string {
 // Ending says in a few words how a call ended: outcome, rows, time, reason.
 func Ending(c Call) string {
 	if c.Settled == nil {
+		if c.Outcome() == Waiting && c.Decided == nil {
+			return "waits for a person"
+		}
+		if c.Outcome() == Waiting {
+			return "decided, and goes on from there"
+		}
 		return "being attempted"
 	}
 	s := string(c.Settled.Outcome)

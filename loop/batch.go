@@ -14,9 +14,10 @@ import (
 const sideBySide = 8
 
 // calls carries the calls of one reply and answers each exactly once, in their order. Reads run side by side; a call with
-// an effect waits for all before it, and all after it wait for it.
+// an effect waits for all before it, and all after it wait for it. Where one waits for a person, those after it are held.
 func calls(ctx context.Context, d Deps, first At, list []llm.ToolCall, offered bool) ([]Answer, error) {
 	answers := make([]Answer, len(list))
+	held := false
 	for from := 0; from < len(list); {
 		to := from + 1
 		for !d.Effect(list[from].Name) && to < len(list) && !d.Effect(list[to].Name) && !among(list[to], list[from:to]) {
@@ -32,13 +33,14 @@ func calls(ctx context.Context, d Deps, first At, list []llm.ToolCall, offered b
 						err = fmt.Errorf("call %s panicked: %v", list[i].Name, p)
 					}
 				}()
-				answers[i], err = d.Call(ctx, At{first.Round, first.Seq + i}, list[i], offered)
+				answers[i], err = d.Call(ctx, At{first.Round, first.Seq + i, held}, list[i], offered)
 				return err
 			})
 		}
 		if err := g.Wait(); err != nil {
 			return nil, err
 		}
+		held = held || waits(answers[from:to])
 		from = to
 	}
 	return answers, nil
@@ -55,6 +57,10 @@ func results(answers []Answer) llm.Turn {
 		t.Results = append(t.Results, a.Result)
 	}
 	return t
+}
+
+func waits(answers []Answer) bool {
+	return slices.ContainsFunc(answers, func(a Answer) bool { return a.Waits })
 }
 
 func ends(answers []Answer) bool {

@@ -47,13 +47,18 @@ type Deps struct {
 	Effect func(tool string) bool
 }
 
-// At numbers a call in its run, from 0.
-type At struct{ Round, Seq int }
+// At numbers a call in its run, from 0. Held: a call before it in its round waits for a person.
+type At struct {
+	Round, Seq int
+	Held       bool
+}
 
-// Answer is the result of a call. Ends says that the run makes no progress any more.
+// Answer is the result of a call. Ends says that the run makes no progress any more; Waits, that there is no result before a
+// person has decided.
 type Answer struct {
 	Result llm.Result
 	Ends   bool
+	Waits  bool
 }
 
 // End is how a run came to its end. Text may be empty: then the runtime has to speak.
@@ -62,6 +67,7 @@ type End struct {
 	Capped bool  // the rounds or another limit were over before the model was
 	Cut    bool  // the model's output limit cut the text off
 	Asked  bool  // the last reply asked for more, and did not get it
+	Waits  bool  // calls wait for people: Run again from the same State once they have decided
 	Err    error // why the last call failed, when it did
 }
 
@@ -96,9 +102,9 @@ func Run(ctx context.Context, s *State, d Deps) (End, error) {
 			end.Capped = false
 			return end, err
 		}
-		answers, err := calls(ctx, d, At{round, seq}, r.Calls, true)
-		if err != nil {
-			return End{}, err
+		answers, err := calls(ctx, d, At{Round: round, Seq: seq}, r.Calls, true)
+		if err != nil || waits(answers) {
+			return End{Waits: true}, err
 		}
 		seq += len(r.Calls)
 		turns = append(slices.Clip(turns), llm.Turn{Role: llm.Assistant, Text: r.Text, Calls: r.Calls}, results(answers))
@@ -122,7 +128,7 @@ func (s *State) final(ctx context.Context, d Deps, turns []llm.Turn, seq int) (E
 	if err != nil { // the person hears of it; the run is over all the same
 		return End{Capped: true, Err: err}, nil //nolint:nilerr // the error is the End's
 	}
-	if _, err := calls(ctx, d, At{round, seq}, r.Calls, false); err != nil {
+	if _, err := calls(ctx, d, At{Round: round, Seq: seq}, r.Calls, false); err != nil {
 		return End{}, err
 	}
 	return End{Text: r.Text, Capped: true, Cut: r.Finish == llm.CutOff, Asked: len(r.Calls) > 0}, nil

@@ -1,6 +1,8 @@
 package rehearse
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,23 +13,42 @@ import (
 	"switchboard/turn"
 )
 
-// outcome is everything that is known of a turn that is over.
+// outcome is everything that is known of a turn, as it stands.
 type outcome struct {
 	full  journal.Turn
 	sum   journal.Summary
-	posts []turn.Post
+	posts []turn.Post // replies; cards are none
 }
 
-// reply is what the person read.
+// outcome reads what came of a turn so far.
+func (s *stage) outcome(ctx context.Context, id string) (outcome, error) {
+	full, ok, err := journal.Read(ctx, s.store, id)
+	if err != nil {
+		return outcome{}, err
+	}
+	if !ok {
+		return outcome{}, fmt.Errorf("turn %s is not on record", id)
+	}
+	o := outcome{full: full, sum: journal.Summarise(full), posts: s.surface.of(id)}
+	if o.sum.Outcome == "" && o.waits() {
+		o.sum.Outcome = turn.Waiting
+	}
+	return o, nil
+}
+
+// waits says whether the turn goes on once people have decided.
+func (o outcome) waits() bool { return o.full.Ended == nil && len(o.full.Waits) > 0 }
+
+// reply is what the person read last.
 func (o outcome) reply() string {
 	if len(o.posts) == 0 {
-		return ""
+		return o.full.Reply
 	}
 	return o.posts[len(o.posts)-1].Reply.Text
 }
 
 // check holds a turn against one expectation.
-func (s *stage) check(st config.Step, o outcome) {
+func (s *stage) check(ctx context.Context, st config.Step, o outcome) {
 	e := st.Expect
 	if e.Outcome != "" && e.Outcome != string(o.sum.Outcome) {
 		s.fail(st.Place, "expected outcome %s, it was %s (%s)", e.Outcome, o.sum.Outcome, o.story())
@@ -43,6 +64,9 @@ func (s *stage) check(st config.Step, o outcome) {
 	}
 	if e.Denied != "" && !o.has(e.Denied, journal.Denied) {
 		s.fail(st.Place, "expected a denied call of %s, there was none (%s)", e.Denied, o.story())
+	}
+	if e.Waits != "" || len(e.On) > 0 {
+		s.checkWaits(ctx, st, o)
 	}
 	for _, words := range e.Says {
 		if !strings.Contains(strings.ToLower(o.reply()), strings.ToLower(words)) {
@@ -61,6 +85,40 @@ func (s *stage) check(st config.Step, o outcome) {
 	}
 }
 
+// checkWaits holds the calls that wait for people against what is expected of them.
+func (s *stage) checkWaits(ctx context.Context, st config.Step, o outcome) {
+	e := st.Expect
+	var by []string
+	waiting := false
+	for _, c := range o.full.Calls {
+		if c.Outcome() != journal.Waiting || c.Decided != nil || e.Waits != "" && c.Tool != e.Waits {
+			continue
+		}
+		waiting = true
+		a, _, err := journal.FindApproval(ctx, s.store, c.Card)
+		if err != nil {
+			s.fail(st.Place, "expected to know who may decide %s: %v", c.Tool, err)
+			return
+		}
+		for _, n := range a.Needs {
+			by = append(by, n.By...)
+		}
+	}
+	switch {
+	case !waiting && e.Waits == "":
+		s.fail(st.Place, "expected a call that waits for %s, there was none (%s)", strings.Join(e.On, ", "), o.story())
+	case !waiting:
+		s.fail(st.Place, "expected a call of %s that waits for a person, there was none (%s)", e.Waits, o.story())
+	case len(e.On) > 0 && !slices.Equal(set(by), set(e.On)):
+		s.fail(st.Place, "expected that %s may decide, it was %s (%s)", strings.Join(set(e.On), ", "), strings.Join(set(by), ", "), o.story())
+	}
+}
+
+// set gives the different texts, in order.
+func set(list []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(list)))
+}
+
 func (o outcome) has(tool string, ended journal.Outcome) bool {
 	return slices.ContainsFunc(o.sum.Calls, func(c journal.CallSummary) bool { return c.Tool == tool && c.Outcome == journal.Word(ended) })
 }
@@ -76,7 +134,7 @@ func (o outcome) story() string {
 	}
 	parts = append(parts, fmt.Sprintf("%d rounds", o.sum.Rounds))
 	for _, c := range o.sum.Calls {
-		call := c.Tool + " " + string(c.Outcome)
+		call := c.Tool + " " + string(cmp.Or(c.Outcome, "under way"))
 		if why := known(c.Reason); why != "" {
 			call += ": " + clip(why, mostReply)
 		}

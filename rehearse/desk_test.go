@@ -73,6 +73,12 @@ func (s *shelf) set(item string, amount int) {
 	s.items[item] = amount
 }
 
+func (s *shelf) count(item string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.items[item]
+}
+
 func (s *shelf) requests() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +100,8 @@ func options(t *testing.T, pack *config.Pack, env map[string]string, client *htt
 	}
 }
 
-// desk is the pack in testdata/desk, or with other rehearsals instead of its own.
-func desk(t *testing.T, s *shelf, rehearsals string) rehearse.Options {
+// desk is the pack in testdata/desk, or with other rehearsals instead of its own, and with other files in place of some.
+func desk(t *testing.T, s *shelf, rehearsals string, others ...map[string]string) rehearse.Options {
 	t.Helper()
 	files := fstest.MapFS{}
 	dir := os.DirFS("testdata/desk")
@@ -112,6 +118,11 @@ func desk(t *testing.T, s *shelf, rehearsals string) rehearse.Options {
 	}
 	if rehearsals != "" {
 		files["rehearsals/own.yaml"] = &fstest.MapFile{Data: []byte(rehearsals)}
+	}
+	for _, m := range others {
+		for name, text := range m {
+			files[name] = &fstest.MapFile{Data: []byte(text)}
+		}
 	}
 	pack, err := config.Load(files, config.Options{})
 	if err != nil {

@@ -75,13 +75,13 @@ func (s *surface) Look(_ context.Context, m chat.Message, _ bool) (turn.Seen, er
 	return turn.Seen{Message: m}, nil
 }
 
-// of lists what a turn posted.
+// of lists the replies that a turn posted. A card is none, whatever is said beside it.
 func (s *surface) of(id string) []turn.Post {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []turn.Post
 	for _, p := range s.posts {
-		if p.Turn == id {
+		if p.Turn == id && p.Card == nil {
 			out = append(out, p)
 		}
 	}
@@ -89,7 +89,8 @@ func (s *surface) of(id string) []turn.Post {
 }
 
 // clock starts where the rehearsal says and moves with real time. Pauses pass a hundred times as fast, and count in full:
-// who rehearses does not want to sit through the waits between attempts.
+// who rehearses does not want to sit through the waits between attempts. The engine's own rounds, on which it sweeps and
+// looks for decisions whose time is over, are no pauses of the conversation: they take real time.
 type clock struct {
 	base func() time.Time
 
@@ -113,17 +114,39 @@ func (c *clock) now() time.Time {
 }
 
 func (c *clock) wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d / haste)
+	if ofTheHouse(ctx, d) {
+		return pass(ctx, d)
+	}
+	if err := pass(ctx, d/haste); err != nil {
+		return err
+	}
+	c.advance(d - d/haste)
+	return nil
+}
+
+// advance moves the clock on at once.
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += d
+}
+
+// ofTheHouse tells the engine's rounds from pauses of a run: they come every so many whole tens of seconds, and nothing
+// bounds them. A run's pauses are bounded by its time, or are what is left of a tool's.
+func ofTheHouse(ctx context.Context, d time.Duration) bool {
+	_, bounded := ctx.Deadline()
+	return !bounded && d%(10*time.Second) == 0
+}
+
+func pass(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-t.C:
+		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ahead += d - d/haste
-	return nil
 }
 
 // listener passes on what a scripted model answers, and keeps what it could not.

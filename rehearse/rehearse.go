@@ -144,7 +144,11 @@ func (s *stage) play(ctx context.Context) (err error) {
 		err = errors.Join(err, engine.Stop(ctx))
 	}()
 	for i, part := range parts(s.rehearsal.Steps) {
-		if goOn, err := s.say(ctx, engine, i, part); err != nil || !goOn {
+		play := s.say
+		if part.by.Click != nil {
+			play = s.click
+		}
+		if goOn, err := play(ctx, engine, i, part); err != nil || !goOn {
 			return err
 		}
 	}
@@ -173,9 +177,9 @@ func (s *stage) finished(f turn.Finished) {
 	}
 }
 
-// part is what is said, with all that follows until something else is said.
+// part is what a person says, or decides, with all that follows until the next such step.
 type part struct {
-	say     config.Step
+	by      config.Step   // a say or a click
 	answers []config.Step // the models'
 	expects []config.Step
 }
@@ -183,8 +187,8 @@ type part struct {
 func parts(steps []config.Step) []part {
 	var out []part
 	for _, st := range steps {
-		if st.Say != "" {
-			out = append(out, part{say: st})
+		if st.Say != "" || st.Click != nil && len(out) > 0 {
+			out = append(out, part{by: st})
 			continue
 		}
 		if len(out) == 0 { // Load refuses it
@@ -200,41 +204,65 @@ func parts(steps []config.Step) []part {
 	return out
 }
 
-// say plays one message to the end of its turn and checks what is expected of it. goOn is false where the script and the
-// conversation have parted, so that what follows would mean nothing.
+// say plays one message until its turn ends or waits, and checks what is expected of it. goOn is false where the script and
+// the conversation have parted, so that what follows would mean nothing.
 func (s *stage) say(ctx context.Context, e *turn.Engine, n int, p part) (goOn bool, err error) {
 	s.heard.reset()
-	id, _, err := e.Accept(ctx, s.message(n, p.say.Say))
+	id, _, err := e.Accept(ctx, s.message(n, p.by.Say))
 	if err != nil {
 		return false, err
 	}
 	if err := s.await(ctx, id); err != nil {
 		return false, err
 	}
-	full, ok, err := journal.Read(ctx, s.store, id)
+	return s.judge(ctx, p, before{turn: id})
+}
+
+// before is how far a turn had got when a part of the script began.
+type before struct {
+	turn  string
+	steps int // of its model
+	posts int // replies of it
+	over  bool
+}
+
+// judge holds a turn, as it stands after a part of the script, against what the script has and expects.
+func (s *stage) judge(ctx context.Context, p part, was before) (goOn bool, err error) {
+	o, err := s.outcome(ctx, was.turn)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("look at the turn of %s: %w", line(p.by.Place), err)
 	}
-	if !ok {
-		return false, fmt.Errorf("the turn of the message at %s is not on record", line(p.say.Place))
+	s.note(o.sum)
+	apart := s.o.Live == nil && s.partedAt(p, o, was.steps)
+	want := "one reply"
+	if o.waits() || was.over {
+		want = "no reply"
 	}
-	o := outcome{full: full, sum: journal.Summarise(full), posts: s.surface.of(id)}
-	s.result.Turns = append(s.result.Turns, o.sum)
-	apart := s.o.Live == nil && s.partedAt(p, o)
-	if len(o.posts) != 1 {
-		s.fail(p.say.Place, "expected one reply, there were %d", len(o.posts))
+	if n := len(o.posts) - was.posts; want == "one reply" && n != 1 || want == "no reply" && n > 1 || n == 1 && o.waits() {
+		s.fail(p.by.Place, "expected %s, there were %d", want, n)
 	}
-	before := len(s.result.Failures)
+	failed := len(s.result.Failures)
 	for _, st := range p.expects {
-		s.check(st, o)
+		s.check(ctx, st, o)
 	}
-	if notes := s.heard.unfilled(); len(notes) > 0 && len(s.result.Failures) > before {
-		s.fail(p.say.Place, "a step of the script could not be filled in, so the runtime spoke: %s", strings.Join(notes, "; "))
+	if notes := s.heard.unfilled(); len(notes) > 0 && len(s.result.Failures) > failed {
+		s.fail(p.by.Place, "a step of the script could not be filled in, so the runtime spoke: %s", strings.Join(notes, "; "))
 	}
 	return !apart, nil
 }
 
-// await waits for the end of a turn. A turn that broke is no rehearsal.
+// note keeps the summary of a turn, in place of an earlier one.
+func (s *stage) note(sum journal.Summary) {
+	for i, old := range s.result.Turns {
+		if old.Turn == sum.Turn {
+			s.result.Turns[i] = sum
+			return
+		}
+	}
+	s.result.Turns = append(s.result.Turns, sum)
+}
+
+// await waits until a turn has ended, or waits for people. A turn that broke is no rehearsal.
 func (s *stage) await(ctx context.Context, id string) error {
 	for {
 		select {
@@ -252,21 +280,29 @@ func (s *stage) await(ctx context.Context, id string) error {
 	}
 }
 
-// partedAt says whether the run asked the model for something else than the script has, and writes it down.
-func (s *stage) partedAt(p part, o outcome) bool {
+// partedAt says whether the run asked the model for something else than the script has, and writes it down. Before the part
+// of the script the model had answered so many times.
+func (s *stage) partedAt(p part, o outcome, answered int) bool {
 	misses := s.heard.misses()
-	asked := len(o.full.Steps) + len(misses) // what the script could not answer is no step of the turn
+	asked := len(o.full.Steps) - answered + len(misses) // what the script could not answer is no step of the turn
 	switch {
 	case asked < len(p.answers):
 		s.fail(p.answers[asked].Place, "the script has %s here, the run asked for %d; this one was not asked for (%s)", answers(len(p.answers)), asked, o.story())
 	case asked > len(p.answers):
-		s.fail(p.say.Place, "the script has %s to this message, the run asked for %d (%s)", answers(len(p.answers)), asked, o.story())
+		s.fail(p.by.Place, "the script has %s to this "+p.what()+", the run asked for %d (%s)", answers(len(p.answers)), asked, o.story())
 	case len(misses) > 0:
-		s.fail(p.say.Place, "the script does not fit the run: %s (%s)", strings.Join(slices.Compact(misses), "; "), o.story())
+		s.fail(p.by.Place, "the script does not fit the run: %s (%s)", strings.Join(slices.Compact(misses), "; "), o.story())
 	default:
 		return false
 	}
 	return true
+}
+
+func (p part) what() string {
+	if p.by.Click != nil {
+		return "click"
+	}
+	return "message"
 }
 
 func answers(n int) string {

@@ -135,7 +135,7 @@ func (f foot) blocks(in form) []slackgo.Block {
 
 // actionOf gives the kind of an action id: the choices of a question are numbered, and feedback may be two plain buttons.
 func actionOf(id string) string {
-	for _, kind := range []string{actionPick, actionFeedback, actionTrace} {
+	for _, kind := range []string{actionPick, actionFeedback, actionTrace, actionCard} {
 		if id == kind || strings.HasPrefix(id, kind+".") {
 			return kind
 		}

@@ -13,6 +13,8 @@ import (
 
 	slackgo "github.com/slack-go/slack"
 	"golang.org/x/time/rate"
+
+	"switchboard/turn"
 )
 
 const (
@@ -85,6 +87,22 @@ func (s *Slack) call(ctx context.Context, u urgency, method, channel string, do 
 	}
 }
 
+// heldKey is the context's key of whether what is said may still be said.
+type heldKey struct{}
+
+// whileHeld lets calls be made only as long as the process has the thread that they speak in.
+func whileHeld(ctx context.Context, held func() bool) context.Context {
+	if held == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, heldKey{}, held)
+}
+
+func stillHeld(ctx context.Context) bool {
+	held, ok := ctx.Value(heldKey{}).(func() bool)
+	return !ok || held()
+}
+
 // attempt makes a call once, when its turn comes.
 func (s *Slack) attempt(ctx context.Context, w *waiter, method, channel string, do func(context.Context) error) error {
 	g, taken := &s.out.gate, false
@@ -96,6 +114,10 @@ func (s *Slack) attempt(ctx context.Context, w *waiter, method, channel string, 
 	}
 	if err := s.enter(ctx, method, paceOf(method), w); err != nil {
 		return err
+	}
+	if !stillHeld(ctx) { // it may have waited long for its turn
+		g.landed(method, false, s.o.Now())
+		return turn.ErrTakenOver
 	}
 	err := s.once(ctx, do)
 	if method != "apps.connections.open" { // goes by the app token
@@ -338,7 +360,7 @@ func paceOf(method string) pace {
 // laneOf gives the lane of a channel that a call goes through before its method's, "" where there is none.
 func laneOf(method, channel string) string {
 	switch method {
-	case "chat.postMessage", "chat.startStream", "chat.postEphemeral":
+	case "chat.postMessage", "chat.startStream", "chat.postEphemeral", "files.completeUploadExternal":
 		if channel != "" {
 			return inChannel + channel
 		}
@@ -350,7 +372,7 @@ func laneOf(method, channel string) string {
 func repeatable(method string) bool {
 	switch method {
 	case "conversations.replies", "conversations.history", "conversations.info", "conversations.open", "users.info",
-		"usergroups.list", "usergroups.users.list", "files.info", "chat.delete":
+		"usergroups.list", "usergroups.users.list", "files.info", "files.getUploadURLExternal", "chat.delete":
 		return true
 	}
 	return false
@@ -363,7 +385,7 @@ func perMinute(method string) float64 {
 	case "chat.startStream", "chat.stopStream", "usergroups.list", "usergroups.users.list", "users.list", "conversations.list":
 		return 20
 	case "chat.appendStream", "chat.postEphemeral", "users.info", "conversations.members", "assistant.threads.setSuggestedPrompts",
-		"views.open", "views.update", "views.publish", "views.push":
+		"views.open", "views.update", "views.publish", "views.push", "files.getUploadURLExternal", "files.completeUploadExternal":
 		return 100
 	case "chat.postMessage":
 		return 300

@@ -52,6 +52,7 @@ func scopes() []scope {
 		{name: "mpim:read", why: "to recognise group direct messages", optional: true},
 		{name: "assistant:write", why: "for the agent view: status, streamed text, suggested prompts", optional: true},
 		{name: "files:read", why: "to read text files that people send", optional: true},
+		{name: "files:write", why: "to show what is to be approved where it is too long for a message", optional: true},
 		{name: "usergroups:read", why: "to let user groups use assistants", optional: true},
 		{name: "commands", why: "for the slash command and the message shortcut", optional: true},
 	}
@@ -76,7 +77,7 @@ func missingScopes(granted []string) []string {
 // report.
 func Check(ctx context.Context, o Options) (Report, error) {
 	var r Report
-	o.Settings, o.Bot, o.Desk = noSettings, noBot{}, noDesk{}
+	o.Settings, o.Bot, o.Judge, o.Desk = noSettings, noBot{}, noJudge{}, noDesk{}
 	s, err := New(o)
 	if err != nil {
 		r.add(false, "the tokens have the right form", err.Error())
@@ -129,7 +130,7 @@ func (r *Report) scopes(granted []string) {
 	}
 }
 
-// noBot and noDesk stand where Check needs nobody: it never lets anything in.
+// noBot, noJudge and noDesk stand where Check needs nobody: it never lets anything in.
 type noBot struct{}
 
 func (noBot) Accept(context.Context, chat.Message) (string, bool, error) { return "", false, errNobody }
@@ -137,6 +138,12 @@ func (noBot) Knows(context.Context, chat.Thread) (bool, error)           { retur
 func (noBot) Hear(context.Context, chat.Thread, chat.Said) error         { return errNobody }
 func (noBot) Halt(context.Context, chat.Stop) error                      { return errNobody }
 func (noBot) Rate(context.Context, chat.Feedback) error                  { return errNobody }
+
+type noJudge struct{}
+
+func (noJudge) Decide(context.Context, chat.Decision) (chat.Ruling, error) {
+	return chat.Ruling{}, errNobody
+}
 
 type noDesk struct{}
 

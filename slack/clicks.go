@@ -114,6 +114,8 @@ func (s *Slack) pressed(ctx context.Context, i *interaction, a action, r *result
 		if err := s.o.Bot.Rate(ctx, chat.Feedback{Turn: card, Person: person.ID, Good: value == "good"}); err != nil {
 			return fmt.Errorf("keep the feedback: %w", err)
 		}
+	case actionCard:
+		s.cardPressed(ctx, i, a, r)
 	case actionTrace:
 		r.soon("show how an answer came about", func(ctx context.Context) {
 			s.showTrace(ctx, i.TriggerID, card, s.quickly(ctx, person), spot{channel: i.Channel.ID, root: i.Message.ThreadTS})
@@ -178,7 +180,13 @@ func (s *Slack) gone(i *interaction, r *result) {
 // whisper says something that only one person sees. It is best effort.
 // Slack: https://docs.slack.dev/reference/methods/chat.postEphemeral
 func (s *Slack) whisper(ctx context.Context, channel, thread, user, text string) {
-	err := s.call(ctx, saying, "chat.postEphemeral", channel, func(ctx context.Context) error {
+	if err := s.ephemeral(ctx, channel, thread, user, text); err != nil {
+		s.o.Log.Warn().Err(err).Str("channel", channel).Msg("a click got no answer")
+	}
+}
+
+func (s *Slack) ephemeral(ctx context.Context, channel, thread, user, text string) error {
+	return s.call(ctx, saying, "chat.postEphemeral", channel, func(ctx context.Context) error {
 		options := []slackgo.MsgOption{slackgo.MsgOptionText(text, true)}
 		if thread != "" {
 			options = append(options, slackgo.MsgOptionTS(thread))
@@ -186,9 +194,6 @@ func (s *Slack) whisper(ctx context.Context, channel, thread, user, text string)
 		_, err := s.api.PostEphemeralContext(ctx, channel, user, options...)
 		return err
 	})
-	if err != nil {
-		s.o.Log.Warn().Err(err).Str("channel", channel).Msg("a click got no answer")
-	}
 }
 
 // quickly finds out who a person is, as far as that is fast; else they stay who may do least.

@@ -52,7 +52,8 @@ type utterance struct {
 		AppID string `json:"app_id"`
 	} `json:"bot_profile"`
 	Metadata *struct {
-		EventType string `json:"event_type"`
+		EventType string          `json:"event_type"`
+		Payload   json.RawMessage `json:"event_payload"` // as Blocks
 	} `json:"metadata"`
 }
 

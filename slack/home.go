@@ -2,7 +2,6 @@ package slack
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -109,38 +108,22 @@ func (s *Slack) picked(ctx context.Context, c click) {
 }
 
 func (s *Slack) closeQuestion(ctx context.Context, c click) error {
-	root := c.Thread
-	if root == "" {
-		root = c.TS
-	}
-	var found []slackgo.Message
-	err := s.call(ctx, looking, "conversations.replies", "", func(ctx context.Context) (err error) {
-		found, _, _, err = s.api.GetConversationRepliesContext(ctx, &slackgo.GetConversationRepliesParameters{
-			ChannelID: c.Channel, Timestamp: root, Oldest: c.TS, Latest: c.TS, Inclusive: true, Limit: 2, IncludeAllMetadata: true,
-		})
-		return err
-	})
+	at := spot{channel: c.Channel, root: c.Thread}
+	m, err := s.message(ctx, at, c.TS)
 	if err != nil {
 		return err
 	}
-	for _, m := range found { // the thread's first message comes along
-		if m.Timestamp != c.TS {
-			continue
+	var blocks []slackgo.Block
+	for _, b := range m.Blocks.BlockSet {
+		if !choices(b) {
+			blocks = append(blocks, b)
 		}
-		var blocks []slackgo.Block
-		for _, b := range m.Blocks.BlockSet {
-			if !choices(b) {
-				blocks = append(blocks, b)
-			}
-		}
-		line := remark("→ " + c.Label)
-		if idForm.MatchString(c.Person) {
-			line = slackgo.NewContextBlock("", slackgo.NewTextBlockObject(slackgo.MarkdownType, "→ <@"+c.Person+"> clicked *"+escape(oneLine(c.Label, 100))+"*", false, true))
-		}
-		at := spot{channel: c.Channel, root: c.Thread}
-		return s.update(ctx, saying, at, c.TS, slackgo.MsgOptionCompose(slackgo.MsgOptionText(m.Text, false), slackgo.MsgOptionBlocks(append(blocks, line)...)))
 	}
-	return errors.New("the question is not there any more")
+	line := remark("→ " + c.Label)
+	if idForm.MatchString(c.Person) {
+		line = slackgo.NewContextBlock("", slackgo.NewTextBlockObject(slackgo.MarkdownType, "→ <@"+c.Person+"> clicked *"+escape(oneLine(c.Label, 100))+"*", false, true))
+	}
+	return s.update(ctx, saying, at, c.TS, slackgo.MsgOptionCompose(slackgo.MsgOptionText(m.Text, false), slackgo.MsgOptionBlocks(append(blocks, line)...)))
 }
 
 // choices says whether a block holds the choices of a question.

@@ -34,6 +34,8 @@ type desk struct {
 	known    map[chat.Thread]bool
 	gate     func(context.Context) error // before anything is stored
 	traced   []chat.Person
+	decided  []chat.Decision
+	rule     func(context.Context, chat.Decision) (chat.Ruling, error) // nil: everything counts
 }
 
 func newDesk() *desk { return &desk{changed: make(chan struct{}), known: map[chat.Thread]bool{}} }
@@ -119,6 +121,21 @@ func (d *desk) Trace(_ context.Context, _ string, by chat.Person) (string, bool,
 }
 
 func (d *desk) Home(context.Context, chat.Person) (Home, error) { return Home{Bot: "desk"}, nil }
+
+// Decide takes a decision once.
+func (d *desk) Decide(ctx context.Context, what chat.Decision) (chat.Ruling, error) {
+	if err := d.enter(ctx); err != nil {
+		return chat.Ruling{}, err
+	}
+	d.write(func() { d.decided = append(d.decided, what) })
+	d.mu.Lock()
+	rule := d.rule
+	d.mu.Unlock()
+	if rule != nil {
+		return rule(ctx, what)
+	}
+	return chat.Ruling{Taken: true, Words: "taken: " + string(what.Say)}, nil
+}
 
 // until waits for something to hold of the desk.
 func (d *desk) until(t *testing.T, what string, ok func() bool) {
@@ -232,7 +249,7 @@ func build(t *testing.T, p plan) *house {
 	o := Options{
 		BotToken: app.BotToken, AppToken: app.AppToken, APIURL: h.server.URL + "/api/",
 		Settings: func() config.Slack { h.mu.Lock(); defer h.mu.Unlock(); return h.settings },
-		Bot:      h.desk, Desk: h.desk, Now: h.clock.now, Wait: h.clock.wait, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
+		Bot:      h.desk, Judge: h.desk, Desk: h.desk, Now: h.clock.now, Wait: h.clock.wait, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
 	}
 	if p.web {
 		o.AppToken, o.SigningSecret = "", app.SigningSecret

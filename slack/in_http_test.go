@@ -315,7 +315,7 @@ func TestReadyNeedsAToken(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	good := Options{BotToken: "xoxb-1", AppToken: "xapp-1", Settings: noSettings, Bot: noBot{}, Desk: noDesk{}, Now: time.Now, Wait: (&clock{}).wait}
+	good := Options{BotToken: "xoxb-1", AppToken: "xapp-1", Settings: noSettings, Bot: noBot{}, Judge: noJudge{}, Desk: noDesk{}, Now: time.Now, Wait: (&clock{}).wait}
 	for name, c := range map[string]struct {
 		change func(*Options)
 		want   string // in the error; "" is none
@@ -377,7 +377,7 @@ func TestFatalCauses(t *testing.T) {
 	t.Run("no API there", func(t *testing.T) {
 		t.Parallel()
 		address := slackOf(t, http.NotFound)
-		s, err := New(Options{BotToken: "xoxb-1", AppToken: "xapp-1", APIURL: address, Settings: noSettings, Bot: noBot{}, Desk: noDesk{}, Now: time.Now, Wait: (&clock{}).wait})
+		s, err := New(Options{BotToken: "xoxb-1", AppToken: "xapp-1", APIURL: address, Settings: noSettings, Bot: noBot{}, Judge: noJudge{}, Desk: noDesk{}, Now: time.Now, Wait: (&clock{}).wait})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -430,7 +430,7 @@ func TestCheck(t *testing.T) {
 			missing = append(missing, name)
 		}
 	}
-	if r.OK() || strings.Join(missing, " ") != "im:write" || len(optional) != 6 {
+	if r.OK() || strings.Join(missing, " ") != "im:write" || len(optional) != 7 {
 		t.Errorf("missing %v, optional %v", missing, optional)
 	}
 	for name, change := range map[string]func(*Options){

@@ -296,7 +296,7 @@ func rogue(t *testing.T, talk func(n int, ws *websocket.Conn)) *Slack {
 		defer func() { _ = ws.Close() }()
 		talk(int(n.Add(1)), ws)
 	})
-	s, err := New(Options{BotToken: "xoxb-1", AppToken: "xapp-1", APIURL: server.URL + "/api/", Settings: noSettings, Bot: newDesk(), Desk: noDesk{}, Now: time.Now, Wait: (&clock{}).wait})
+	s, err := New(Options{BotToken: "xoxb-1", AppToken: "xapp-1", APIURL: server.URL + "/api/", Settings: noSettings, Bot: newDesk(), Judge: noJudge{}, Desk: noDesk{}, Now: time.Now, Wait: (&clock{}).wait})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ const (
 	lanes     = 16               // channels that are stored beside each other
 	laneDepth = 1024             // deliveries that may wait in a lane; what finds it full comes again from Slack
 	storeTime = 30 * time.Second // longest that storing one delivery may take; Slack has sent it again by then
-	commands  = 64               // commands that are dealt with beside each other: each waits for a call of Slack
+	commands  = 64               // commands and decisions that are dealt with beside each other: each waits for a call of Slack
 	taskers   = 8                // hands for what is left to do
 	hasty     = 4                // hands beside them, only for what cannot wait
 	taskDepth = 512
@@ -52,12 +52,13 @@ type chore struct {
 
 // intake stores what comes in and then acknowledges it, and does nothing else before the acknowledgement. Deliveries of
 // one channel go through one lane and keep their order. A slow store delays acknowledgements, never the reading. Commands
-// go beside the lanes, since they have to be posted before they are acknowledged.
+// go beside the lanes, since they have to be posted before they are acknowledged; and so do decisions, since it has to be
+// known who makes them.
 type intake struct {
 	seed     maphash.Seed
 	lanes    []chan delivery
 	store    func(delivery)
-	commands chan struct{} // holds one for each command that is dealt with
+	commands chan struct{} // holds one for each command or decision that is dealt with
 	tasks    chan chore
 	urgent   chan chore
 	quiet    time.Duration // longest silence of a socket
@@ -125,7 +126,7 @@ func (in *intake) take(d delivery) bool {
 		return false
 	}
 	in.pending.Add(1)
-	if d.kind == kindSlash {
+	if d.kind == kindSlash || d.kind == kindInteractive && bytes.Contains(d.payload, []byte(actionCard+".")) {
 		select {
 		case in.commands <- struct{}{}:
 			in.storing.Go(func() { // the lanes are at work, so nobody waits for storing yet

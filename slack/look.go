@@ -29,6 +29,9 @@ const (
 	pastTime  = 15 * time.Second
 
 	groupTime = 10 * time.Second // for the members of the groups that the list does not give whole
+
+	fresh   = time.Minute             // that what Slack says of somebody is good for a decision
+	freshBy = 1500 * time.Millisecond // for asking Slack: the click has to be acknowledged within 3 s
 )
 
 // somebody is what is known of a user.
@@ -57,13 +60,16 @@ type knowledge struct {
 	members  cache[[]string]        // group -> users, of groups that the list of groups does not give whole
 	old      cache[groups]          // the last groups that Slack told, for when it does not answer
 	clicks   cache[bool]            // choices that were just made
+	rulings  cache[chat.Ruling]     // what was said to decisions, by their keys
+	lately   cache[somebody]        // users, as decisions need them: never old
+	grouped  cache[groups]          // and so their groups
 	commands cache[json.RawMessage] // how commands that were just given were answered, by their triggers
 	once     sync.Map               // warnings that were given
 }
 
 func (k *knowledge) begin(now func() time.Time) {
 	k.users.now, k.channels.now, k.groups.now, k.members.now, k.old.now = now, now, now, now, now
-	k.clicks.now, k.commands.now = now, now
+	k.clicks.now, k.commands.now, k.rulings.now, k.lately.now, k.grouped.now = now, now, now, now, now
 }
 
 // Look completes a message: who said it and who reads along, names for ids, what its files say; with past, also what was
@@ -111,20 +117,52 @@ func (s *Slack) person(ctx context.Context, id string, patient bool) (chat.Perso
 // user asks who somebody is. Slack: https://docs.slack.dev/reference/methods/users.info
 func (s *Slack) user(ctx context.Context, id string, patient bool) (somebody, error) {
 	return s.know.users.get(ctx, id, func(ctx context.Context) (somebody, time.Duration, error) {
-		var u *slackgo.User
-		err := s.learn(ctx, "users.info", patient, func(ctx context.Context) (err error) {
-			u, err = s.api.GetUserInfoContext(ctx, id)
-			return err
-		})
-		if code := refusal(err); code != "" {
-			s.warnOnce("users.info "+code, "Slack does not say who somebody is, so they may do least")
-			return somebody{Name: id, Kind: chat.External}, unknown, nil
-		}
-		if err != nil {
-			return somebody{}, 0, err
-		}
-		return somebody{Name: nameOf(u), Kind: s.kindOf(u)}, known, nil
+		return s.askUser(ctx, id, patient)
 	})
+}
+
+func (s *Slack) askUser(ctx context.Context, id string, patient bool) (somebody, time.Duration, error) {
+	var u *slackgo.User
+	err := s.learn(ctx, "users.info", patient, func(ctx context.Context) (err error) {
+		u, err = s.api.GetUserInfoContext(ctx, id)
+		return err
+	})
+	if code := refusal(err); code != "" {
+		s.warnOnce("users.info "+code, "Slack does not say who somebody is, so they may do least")
+		return somebody{Name: id, Kind: chat.External}, unknown, nil
+	}
+	if err != nil {
+		return somebody{}, 0, err
+	}
+	return somebody{Name: nameOf(u), Kind: s.kindOf(u)}, known, nil
+}
+
+// decider finds out who makes a decision, by what Slack says now or has said within the last minute. Nothing older counts,
+// nor what it says only in part: an error means that the decision cannot be taken.
+func (s *Slack) decider(ctx context.Context, id string) (chat.Person, error) {
+	ctx, cancel := context.WithTimeout(ctx, freshBy)
+	defer cancel()
+	u, err := s.know.lately.get(ctx, id, func(ctx context.Context) (somebody, time.Duration, error) {
+		u, keep, err := s.askUser(ctx, id, false)
+		return u, min(keep, fresh), err
+	})
+	if err != nil {
+		return chat.Person{}, fmt.Errorf("find out who %s is: %w", id, err)
+	}
+	g, err := s.know.grouped.get(ctx, "", func(ctx context.Context) (groups, time.Duration, error) {
+		g, whole, err := s.askGroups(ctx, false, true)
+		switch {
+		case refusal(err) != "":
+			return groups{}, fresh, nil // as for messages: without the scope nobody is in any group
+		case err == nil && !whole:
+			err = errors.New("Slack does not tell all members of the user groups")
+		}
+		return g, fresh, err
+	})
+	if err != nil {
+		return chat.Person{}, fmt.Errorf("find out what groups %s is in: %w", id, err)
+	}
+	return chat.Person{ID: id, Name: u.Name, Kind: u.Kind, Groups: slices.Clone(g.of[id])}, nil
 }
 
 // kindOf says how far somebody belongs to the workspace. What is not sure is External, the kind that may do least.
@@ -165,7 +203,7 @@ func tidyName(name string) string {
 // Slack: https://docs.slack.dev/reference/methods/usergroups.list
 func (s *Slack) membership(ctx context.Context, patient bool) (groups, error) {
 	return s.know.groups.get(ctx, "", func(ctx context.Context) (groups, time.Duration, error) {
-		g, whole, err := s.askGroups(ctx, patient)
+		g, whole, err := s.askGroups(ctx, patient, false)
 		if code := refusal(err); code != "" {
 			s.warnOnce("usergroups "+code, "Slack does not say who is in which user group, so nobody counts as being in one")
 			return groups{}, known, nil
@@ -185,8 +223,9 @@ func (s *Slack) membership(ctx context.Context, patient bool) (groups, error) {
 }
 
 // askGroups asks for the groups and who is in them. A group of which Slack does not tell the members just now costs nobody
-// but those members: it stands with those that are known, and it is not whole then.
-func (s *Slack) askGroups(ctx context.Context, patient bool) (g groups, whole bool, err error) {
+// but those members: it stands with those that are known, and it is not whole then. With now nothing is taken from what was
+// said before.
+func (s *Slack) askGroups(ctx context.Context, patient, now bool) (g groups, whole bool, err error) {
 	var list []slackgo.UserGroup
 	err = s.learn(ctx, "usergroups.list", patient, func(ctx context.Context) (err error) {
 		list, err = s.api.GetUserGroupsContext(ctx, slackgo.GetUserGroupsOptionIncludeUsers(true), slackgo.GetUserGroupsOptionIncludeCount(true))
@@ -203,12 +242,18 @@ func (s *Slack) askGroups(ctx context.Context, patient bool) (g groups, whole bo
 		g.names[one.ID] = tidyName(one.Handle)
 		users := one.Users
 		if len(users) < one.UserCount { // the list leaves members of large groups out
-			all, err := s.membersOf(soon, one.ID)
+			ask := s.membersOf
+			if now {
+				ask = s.askMembers
+			}
+			all, err := ask(soon, one.ID)
 			switch {
 			case err == nil:
 				users = all
 			case ctx.Err() != nil:
 				return groups{}, false, context.Cause(ctx)
+			case now:
+				whole = whole && refusal(err) != ""
 			default:
 				whole = whole && refusal(err) != ""
 				users = append(s.lastKnown(one.ID), users...)
@@ -227,15 +272,21 @@ func (s *Slack) askGroups(ctx context.Context, patient bool) (g groups, whole bo
 	return g, whole, nil
 }
 
-// membersOf asks who is in a group. Slack: https://docs.slack.dev/reference/methods/usergroups.users.list
+// membersOf tells who is in a group.
 func (s *Slack) membersOf(ctx context.Context, group string) ([]string, error) {
-	return s.know.members.get(ctx, group, func(ctx context.Context) (users []string, keep time.Duration, err error) {
-		err = s.call(ctx, looking, "usergroups.users.list", "", func(ctx context.Context) (err error) {
-			users, err = s.api.GetUserGroupMembersContext(ctx, group)
-			return err
-		})
+	return s.know.members.get(ctx, group, func(ctx context.Context) ([]string, time.Duration, error) {
+		users, err := s.askMembers(ctx, group)
 		return users, known, err
 	})
+}
+
+// askMembers asks who is in a group. Slack: https://docs.slack.dev/reference/methods/usergroups.users.list
+func (s *Slack) askMembers(ctx context.Context, group string) (users []string, err error) {
+	err = s.call(ctx, looking, "usergroups.users.list", "", func(ctx context.Context) (err error) {
+		users, err = s.api.GetUserGroupMembersContext(ctx, group)
+		return err
+	})
+	return users, err
 }
 
 // lastKnown gives who was in a group when Slack last told.

@@ -144,8 +144,8 @@ func (p *past) see(m slackgo.Message, me identity, at spot, q turn.Post) {
 		if payload["turn"] == q.Turn {
 			p.orphans = append(p.orphans, shown{ts: m.Timestamp})
 		}
-	case "": // a stream carries no mark before it ends; elsewhere it is something that was said beside this turn
-		if streamable(at) && dated(q.To) {
+	case "": // a stream carries no mark before it ends; elsewhere it is something that was said beside this turn, or a card's file
+		if streamable(at) && dated(q.To) && len(m.Files) == 0 {
 			p.orphans = append(p.orphans, shown{ts: m.Timestamp})
 		}
 	}

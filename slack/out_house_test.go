@@ -76,6 +76,8 @@ type stage struct {
 	clock *quick
 	desk  *teller
 	app   sim.App
+
+	server string // its URL
 }
 
 // teller is the desk of a stage.
@@ -109,6 +111,7 @@ func newStage(t *testing.T, change ...func(*sim.App)) *stage {
 		st.w.Close()
 		server.Close()
 	})
+	st.server = server.URL
 	st.s = st.speaker(t, server.URL)
 	return st
 }
@@ -121,7 +124,7 @@ func (st *stage) speaker(t *testing.T, url string) *Slack {
 		Settings: func() config.Slack {
 			return config.Slack{Prompts: []config.Prompt{{Title: "Hours", Message: "When do you open?"}}}
 		},
-		Bot: newDesk(), Desk: st.desk, Now: st.clock.now, Wait: st.clock.wait, Log: zerolog.New(zerolog.NewTestWriter(t)),
+		Bot: newDesk(), Judge: newDesk(), Desk: st.desk, Now: st.clock.now, Wait: st.clock.wait, Log: zerolog.New(zerolog.NewTestWriter(t)),
 	})
 	if err != nil {
 		t.Fatal(err)

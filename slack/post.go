@@ -31,6 +31,10 @@ const (
 // Post delivers a reply, whole: what was shown of it becomes its first message, the others follow in order. It returns a
 // turn.ErrUndeliverable where it can be said neither in its place nor to the asker alone.
 func (s *Slack) Post(ctx context.Context, p turn.Post) error {
+	ctx = whileHeld(ctx, p.Held)
+	if p.Card != nil {
+		return s.postCard(ctx, p)
+	}
 	left, err := s.out.leave(ctx, p.Turn)
 	if err != nil {
 		return fmt.Errorf("wait for what is being shown of turn %s: %w", p.Turn, err)
@@ -280,30 +284,45 @@ func (d *errand) send(ctx context.Context, m message, t shown, f form) (posted b
 
 // move brings a reply to the asker alone, since it cannot go where the question stands.
 func (d *errand) move(ctx context.Context, cause error) error {
-	never := func(err error) error { return errors.Join(turn.ErrUndeliverable, cause, err) }
-	if d.p.To.From.ID == "" {
+	at, err := d.s.alone(ctx, d.p.To.From.ID, d.at, cause)
+	if err != nil {
+		return err
+	}
+	d.at, d.lead = at, movedWords+"\n\n"
+	err = d.run(ctx, &live{})
+	if refusal(err) != "" {
+		return errors.Join(turn.ErrUndeliverable, cause, err)
+	}
+	return err
+}
+
+// alone gives the place where something can be said to the asker alone that cannot be said where it was asked.
+// Slack: https://docs.slack.dev/reference/methods/conversations.open
+func (s *Slack) alone(ctx context.Context, asker string, closed spot, cause error) (spot, error) {
+	never := func(err error) (spot, error) { return spot{}, errors.Join(turn.ErrUndeliverable, cause, err) }
+	if asker == "" {
 		return never(errors.New("nobody asked"))
 	}
-	if d.at.dm && d.at.root == "" {
+	if closed.dm && closed.root == "" {
 		return never(nil)
 	}
-	var open *slackgo.Channel
-	err := d.s.call(ctx, saying, "conversations.open", "", func(ctx context.Context) (err error) {
-		open, _, _, err = d.s.api.OpenConversationContext(ctx, &slackgo.OpenConversationParameters{Users: []string{d.p.To.From.ID}})
-		return err
-	})
-	switch {
-	case refusal(err) != "":
-		return never(err)
-	case err != nil:
-		return err
-	}
-	d.at, d.lead = spot{channel: open.ID, dm: true}, movedWords+"\n\n"
-	err = d.run(ctx, &live{})
+	at, err := s.openDM(ctx, asker)
 	if refusal(err) != "" {
 		return never(err)
 	}
-	return err
+	return at, err
+}
+
+func (s *Slack) openDM(ctx context.Context, person string) (spot, error) {
+	var open *slackgo.Channel
+	err := s.call(ctx, saying, "conversations.open", "", func(ctx context.Context) (err error) {
+		open, _, _, err = s.api.OpenConversationContext(ctx, &slackgo.OpenConversationParameters{Users: []string{person}})
+		return err
+	})
+	if err != nil {
+		return spot{}, err
+	}
+	return spot{channel: open.ID, dm: true}, nil
 }
 
 // post says something new, with no previews of links, and no reading of names or addresses that are not marked as such.

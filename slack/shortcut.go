@@ -96,6 +96,9 @@ func askForm(private string) slackgo.ModalViewRequest {
 func (s *Slack) submitted(ctx context.Context, i *interaction) (result, error) {
 	var r result
 	var a about
+	if i.View.CallbackID == cardCallback {
+		return s.cardSubmitted(ctx, i)
+	}
 	if i.View.CallbackID != AskShortcut || json.Unmarshal([]byte(i.View.Private), &a) != nil ||
 		!idForm.MatchString(a.Channel) || !isTS(a.Root) || !idForm.MatchString(i.View.ID) {
 		s.odd("form " + short(i.View.CallbackID, 60))

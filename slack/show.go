@@ -29,7 +29,8 @@ const (
 
 // outbound is the state of what is being said and shown.
 type outbound struct {
-	gate gate
+	gate  gate
+	cards cards
 
 	mu      sync.Mutex
 	shows   map[string]*show     // by turn
@@ -40,6 +41,7 @@ type outbound struct {
 
 func (o *outbound) begin() {
 	o.shows, o.refused = map[string]*show{}, map[string]time.Time{}
+	o.cards.begin()
 }
 
 // close takes back what is being shown, and waits for it, at most until ctx ends.
@@ -59,9 +61,11 @@ func (o *outbound) close(ctx context.Context) error {
 	}()
 	select {
 	case <-done:
+		o.cards.cancel()
 		return nil
 	case <-ctx.Done():
 	}
+	o.cards.cancel()
 	for _, sh := range left {
 		sh.abort()
 	}
@@ -120,6 +124,7 @@ type show struct {
 	fresh   bool
 	leaving bool
 	wake    context.CancelFunc // of the pause
+	held    func() bool        // see turn.Progress.Held; nil means always
 
 	live live // the goroutine's, and once done is closed Post's
 }
@@ -176,6 +181,12 @@ type shown struct {
 
 // Show takes in a sign of life. It never waits for Slack.
 func (s *Slack) Show(ctx context.Context, p turn.Progress) {
+	if p.Card != nil {
+		s.redraw(p.Card, whereabouts{asked: &p.To})
+		if !p.Began && !p.Ended && !p.Void && p.Call == nil && p.Status == "" && p.Text == "" {
+			return
+		}
+	}
 	o := &s.out
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -187,6 +198,7 @@ func (s *Slack) Show(ctx context.Context, p turn.Progress) {
 		sh = &show{turn: p.Turn, to: p.To, at: placeOf(p.To), done: make(chan struct{})}
 		var calls context.Context
 		calls, sh.abort = context.WithCancel(context.WithoutCancel(ctx)) // what is shown outlives the turn that is being stopped
+		calls = whileHeld(calls, sh.stillHeld)
 		o.shows[p.Turn] = sh
 		o.live.Go(func() {
 			defer close(sh.done)
@@ -197,10 +209,25 @@ func (s *Slack) Show(ctx context.Context, p turn.Progress) {
 	sh.tell(p)
 }
 
+// stillHeld says whether what is shown is still this process's to change. One that stood still and was taken over finds that
+// what was its draft has become the other's reply.
+func (sh *show) stillHeld() bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.held == nil || sh.held()
+}
+
 // tell adds to the news. Many of them are shown at once.
 func (sh *show) tell(p turn.Progress) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	switch {
+	case p.Held == nil:
+	case p.Ended && p.Held(): // it ended while it was this process's: so is what it leaves to be cleared away
+		sh.held = nil
+	default:
+		sh.held = p.Held
+	}
 	n := &sh.news
 	if p.Began {
 		*n = news{began: true, resumed: n.resumed}

@@ -2,7 +2,7 @@
 // decisions. It is the only importer of slack-go.
 //
 // It must not know how a message is answered: no router, no assistants, no loop, no tools, no store. What it needs of the
-// bot is the interface Bot.
+// bot are the interfaces Bot, Judge and Desk.
 package slack
 
 import (
@@ -36,6 +36,13 @@ type Bot interface {
 	Halt(ctx context.Context, s chat.Stop) error
 	// Rate keeps what a person thinks of an answer.
 	Rate(ctx context.Context, f chat.Feedback) error
+}
+
+// Judge takes what people say to cards.
+type Judge interface {
+	// Decide stores a decision, and says what to tell the one who made it, whether it counts or not. The same Key is the same
+	// decision. An error says that it is not known to be stored; then whoever clicked is asked to click again.
+	Decide(ctx context.Context, d chat.Decision) (chat.Ruling, error)
 }
 
 // Desk tells people about the bot.
@@ -81,6 +88,7 @@ type Options struct {
 	// Settings are the pack's words on Slack. They are asked for again for every event, since a pack may change.
 	Settings func() config.Slack
 	Bot      Bot
+	Judge    Judge
 	Desk     Desk
 	Client   *http.Client // nil for a client of its own, with time limits
 	Now      func() time.Time
@@ -124,7 +132,10 @@ const (
 	actionPick     = "switchboard.pick"
 	actionFeedback = "switchboard.feedback" // value: turn id, line break, good or bad
 	actionTrace    = "switchboard.trace"
-	metadataType   = "switchboard_reply" // payload: {"key": Post.Key, "part": 0.., "parts": n}, of a piece of a part also {"piece": 0.., "more": bool}
+	actionCard     = "switchboard.card" // a dot and what is said (chat.Saying) follow; value: the card's id
+	// cardType marks a card. Payload: {"key": Post.Key, "card": its id, "also": [{"channel", "root", "ts"} of its other places]}.
+	cardType     = "switchboard_card"
+	metadataType = "switchboard_reply" // payload: {"key": Post.Key, "part": 0.., "parts": n}, of a piece of a part also {"piece": 0.., "more": bool}
 )
 
 // ErrUnusable says that Slack has refused what the surface needs to work at all, for good: trying again is no use before
@@ -171,8 +182,8 @@ func (o *Options) check() error {
 	if u, err := url.Parse(o.APIURL); o.APIURL != "" && (err != nil || u.Host == "" || !strings.HasSuffix(o.APIURL, "/")) {
 		wrong = append(wrong, fmt.Errorf("the API address %q must be a whole URL that ends in a slash, such as https://slack.com/api/", o.APIURL))
 	}
-	if o.Settings == nil || o.Bot == nil || o.Desk == nil || o.Now == nil || o.Wait == nil {
-		wrong = append(wrong, errors.New("settings, bot, desk, now and wait must all be given"))
+	if o.Settings == nil || o.Bot == nil || o.Judge == nil || o.Desk == nil || o.Now == nil || o.Wait == nil {
+		wrong = append(wrong, errors.New("settings, bot, judge, desk, now and wait must all be given"))
 	}
 	return errors.Join(wrong...)
 }

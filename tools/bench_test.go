@@ -198,7 +198,7 @@ func told(tb testing.TB, a tools.Answer) journal.Told {
 
 func (b *bench) call(d *tools.Dispatcher, seq int, c llm.ToolCall) journal.Told {
 	b.t.Helper()
-	a, err := d.Call(b.t.Context(), 0, seq, c)
+	a, err := d.Call(b.t.Context(), tools.At{Round: 0, Seq: seq}, c)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func BenchmarkDispatcher(b *testing.B) {
 	b.ReportAllocs()
 	seq := 0
 	for b.Loop() {
-		if _, err := d.Call(b.Context(), 0, seq, call("rows.now", good(seq))); err != nil {
+		if _, err := d.Call(b.Context(), tools.At{Round: 0, Seq: seq}, call("rows.now", good(seq))); err != nil {
 			b.Fatal(err)
 		}
 		seq++

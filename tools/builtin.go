@@ -18,6 +18,7 @@ const (
 	DocsFetch  = "docs.fetch"
 	TimeNow    = "time.now"
 	ResultRead = "result.read"
+	AskPerson  = "ask.person" // a person answers it; nothing runs
 )
 
 // Window is how long an answer of result.read is at most, in bytes of JSON.
@@ -47,6 +48,8 @@ func Builtin(name string, d Deps) (Tool, bool) {
 		return builtin(d.now), true
 	case ResultRead:
 		return builtin(d.read), true
+	case AskPerson:
+		return builtin(nobody), true
 	}
 	return nil, false
 }
@@ -61,6 +64,11 @@ func (b builtin) Run(ctx context.Context, in Input) (Output, error) {
 		return Output{}, err
 	}
 	return Output{Value: v}, nil
+}
+
+// nobody is what runs where a person should have answered: the dispatcher never lets it come to this.
+func nobody(context.Context, map[string]any) (any, error) {
+	return nil, &Fault{Kind: Internal, Detail: "A question is answered by a person."}
 }
 
 func (d Deps) search(ctx context.Context, args map[string]any) (any, error) {

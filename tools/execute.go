@@ -25,11 +25,15 @@ func (d *Dispatcher) execute(ctx context.Context, w wish) (Output, int, *Fault) 
 	t := w.bound.Contract
 	safe := t.Effect == config.NoEffect || w.input.Key != ""
 	first := d.o.Now()
-	maybe := false
+	// What an earlier process has begun may have been done, whatever the server says, or does not say, by now.
+	maybe := t.Effect != config.NoEffect && len(w.call.Attempts) > 1
 	for n := 1; ; n++ {
 		out, fault := d.attempt(ctx, w)
 		if fault == nil {
 			return out, n, nil
+		}
+		if !maybe && len(w.call.Attempts) <= 1 { // no request with this key can have reached the server before
+			fault = Fresh(fault)
 		}
 		maybe = maybe || fault.Maybe
 		last := n >= t.Attempts || !safe || !fault.Transient || fault.Wait > longestWait || ctx.Err() != nil

@@ -3,12 +3,10 @@ package tools
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -17,36 +15,15 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"switchboard/config"
 )
-
-// NewClient gives a client fit for all http tools of a process: it follows no redirect, uses no proxy, keeps few idle
-// connections and refuses long headers. It has no timeout of its own: the context of a call bounds the call.
-func NewClient() *http.Client {
-	return &http.Client{
-		CheckRedirect: stay,
-		Transport: &http.Transport{
-			Proxy:                  nil, // the environment is read in config, and nowhere else
-			DialContext:            (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext,
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
-			ForceAttemptHTTP2:      true,
-			MaxIdleConns:           64,
-			MaxIdleConnsPerHost:    32,
-			IdleConnTimeout:        90 * time.Second,
-			MaxResponseHeaderBytes: 64 << 10,
-		},
-	}
-}
-
-// stay keeps a client where it is: a redirect would carry keys to another host.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // request is an http tool: everything that does not change from call to call.
 type request struct {
 	tool   *config.Tool
 	base   *url.URL // scheme, host and the path prefix, without a slash at its end
+	server server   // where base leads
 	path   []piece
 	header string // name of the header that carries secret; "" for none
 	secret string
@@ -56,9 +33,11 @@ type request struct {
 // piece is a literal part of the path, already escaped, or the name of an argument.
 type piece struct{ literal, name string }
 
-// NewHTTP makes the tool of an http contract. It resolves the server's address and key once, and gives an error when one
-// is missing, when the address is not plain http or https, or when the path cannot be built. A nil client is NewClient's;
-// of any other a copy is used that follows no redirects.
+// NewHTTP makes the tool of an http contract, which is a Preparer. It resolves the server's address and key once, and
+// gives an error when one is missing, when the address is not plain http or https, or when the path cannot be built.
+//
+// A nil client is NewClient's. Of any other a copy is used that follows no redirects and keeps no cookies; the addresses
+// of connections are checked only by a client that NewClient made.
 func NewHTTP(t *config.Tool, env config.Environ, client *http.Client) (Tool, error) {
 	if t.HTTP == nil {
 		return nil, fmt.Errorf("build tool %s: it is no http tool", t.Name)
@@ -71,7 +50,11 @@ func NewHTTP(t *config.Tool, env config.Environ, client *http.Client) (Tool, err
 	if err != nil {
 		return nil, fmt.Errorf("build tool %s: path %q: %w", t.Name, t.HTTP.Path, err)
 	}
-	r := &request{tool: t, base: base, path: path, client: client}
+	to, err := serverOf(base)
+	if err != nil {
+		return nil, fmt.Errorf("build tool %s: the address in %s %w", t.Name, t.HTTP.Base, err)
+	}
+	r := &request{tool: t, base: base, server: to, path: path, client: client}
 	if err := r.resolveAuth(env); err != nil {
 		return nil, fmt.Errorf("build tool %s: %w", t.Name, err)
 	}
@@ -79,7 +62,7 @@ func NewHTTP(t *config.Tool, env config.Environ, client *http.Client) (Tool, err
 		r.client = NewClient()
 	} else {
 		own := *client
-		own.CheckRedirect = stay
+		own.CheckRedirect, own.Jar = stay, nil
 		r.client = &own
 	}
 	return r, nil
@@ -186,13 +169,18 @@ func plainPath(path string) error {
 
 // Run makes one request. Nothing that an argument holds can leave its part of it.
 func (r *request) Run(ctx context.Context, in Input) (Output, error) {
-	req, err := r.build(ctx, in)
+	p, err := r.Prepare(in)
 	if err != nil {
 		return Output{}, err
 	}
 	var sent atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
-	resp, err := r.client.Do(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	ctx = context.WithValue(ctx, serverKey{}, r.server)
+	req, err := r.build(httptrace.WithClientTrace(ctx, trace), p, in.Key)
+	if err != nil {
+		return Output{}, err
+	}
+	resp, err := r.client.Do(req)
 	if err != nil {
 		return Output{}, r.broken(ctx, err, sent.Load())
 	}
@@ -204,37 +192,49 @@ func (r *request) Run(ctx context.Context, in Input) (Output, error) {
 	return r.read(ctx, resp)
 }
 
-// build makes the request from its parts.
-func (r *request) build(ctx context.Context, in Input) (*http.Request, error) {
+// Prepare gives the request that Run makes of an input.
+func (r *request) Prepare(in Input) (Prepared, error) {
 	values := make(map[string]any, len(in.Args)+len(in.Bound))
 	for name := range r.tool.Bind {
 		if _, ok := in.Bound[name]; !ok {
-			return nil, &Fault{Kind: Internal, Detail: fmt.Sprintf("The value of %q is set by the runtime and is missing here.", name)}
+			return Prepared{}, &Fault{Kind: Internal, Detail: fmt.Sprintf("The value of %q is set by the runtime and is missing here.", name)}
 		}
 	}
 	for name, v := range in.Args {
 		if _, bound := in.Bound[name]; bound {
-			return nil, &Fault{Kind: Internal, Detail: fmt.Sprintf("The argument %q is set by the runtime and cannot be given.", name)}
+			return Prepared{}, &Fault{Kind: Internal, Detail: fmt.Sprintf("The argument %q is set by the runtime and cannot be given.", name)}
 		}
 		values[name] = v
 	}
 	for name, v := range in.Bound {
 		values[name] = v
 	}
-	target, err := r.address(values)
-	if err != nil {
-		return nil, err
+	p := Prepared{Method: r.tool.HTTP.Method}
+	var err error
+	if p.Target, err = r.target(values); err != nil {
+		return Prepared{}, err
 	}
-	var body io.Reader
 	if r.hasBody() {
 		// Canonical bytes, so that a repeated attempt sends the same ones under its key.
-		body = bytes.NewReader(config.Canonical(values))
-	} else {
-		target.RawQuery = query(values)
+		p.Body = config.Canonical(values)
+	} else if q := query(values); q != "" {
+		p.Target += "?" + q
 	}
-	req, err := http.NewRequestWithContext(ctx, r.tool.HTTP.Method, target.String(), body)
+	return p, nil
+}
+
+// build makes the request of what was prepared, and adds what is not for anybody's eyes.
+func (r *request) build(ctx context.Context, p Prepared, key string) (*http.Request, error) {
+	var body io.Reader
+	if p.Body != nil {
+		body = bytes.NewReader(p.Body)
+	}
+	req, err := http.NewRequestWithContext(ctx, p.Method, r.base.Scheme+"://"+r.base.Host+p.Target, body)
 	if err != nil {
 		return nil, &Fault{Kind: Internal, Detail: "The request could not be built.", Err: inner(err)}
+	}
+	if req.URL.Host != r.base.Host || req.URL.User != nil || req.URL.RequestURI() != p.Target {
+		return nil, &Fault{Kind: Internal, Detail: "The request would be another one than was prepared."}
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "switchboard")
@@ -246,8 +246,16 @@ func (r *request) build(ctx context.Context, in Input) (*http.Request, error) {
 	} else if r.header != "" {
 		req.Header.Set(r.header, r.secret)
 	}
-	if r.tool.Idempotency != nil && in.Key != "" {
-		req.Header.Set(r.tool.Idempotency.Header, in.Key)
+	if r.tool.Idempotency != nil && key != "" {
+		req.Header.Set(r.tool.Idempotency.Header, key)
+	}
+	if r.changes() && (p.Method == http.MethodGet || r.tool.Idempotency != nil) {
+		// The transport sends such a request again by itself when a kept connection breaks under it, unless it holds a
+		// body that cannot be had twice. An attempt that nobody counted would make the next answer mean something else.
+		req.GetBody = nil
+		if req.Body == nil {
+			req.Body = io.NopCloser(strings.NewReader("")) // found empty before anything is sent
+		}
 	}
 	return req, nil
 }
@@ -256,8 +264,8 @@ func (r *request) hasBody() bool {
 	return slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, r.tool.HTTP.Method)
 }
 
-// address fills the path's places and takes what it used out of values.
-func (r *request) address(values map[string]any) (*url.URL, error) {
+// target fills the path's places and takes what it used out of values.
+func (r *request) target(values map[string]any) (string, error) {
 	var filled strings.Builder
 	filled.WriteString(r.base.RawPath)
 	var used []string
@@ -268,11 +276,11 @@ func (r *request) address(values map[string]any) (*url.URL, error) {
 		}
 		v, ok := values[p.name]
 		if !ok {
-			return nil, &Fault{Kind: Rejected, Detail: fmt.Sprintf("The argument %q is missing; this call cannot be made without it.", p.name)}
+			return "", &Fault{Kind: Rejected, Detail: fmt.Sprintf("The argument %q is missing; this call cannot be made without it.", p.name)}
 		}
 		text, ok := scalar(v)
 		if !ok || strays(text) {
-			return nil, &Fault{Kind: Rejected, Detail: fmt.Sprintf("The argument %q cannot stand in an address: it must be a plain, non-empty value.", p.name)}
+			return "", &Fault{Kind: Rejected, Detail: fmt.Sprintf("The argument %q cannot stand in an address: it must be a plain, non-empty value.", p.name)}
 		}
 		filled.WriteString(url.PathEscape(text))
 		used = append(used, p.name)
@@ -281,16 +289,12 @@ func (r *request) address(values map[string]any) (*url.URL, error) {
 		delete(values, name)
 	}
 	escaped := filled.String()
-	plain, err := url.PathUnescape(escaped)
-	if err != nil {
-		return nil, &Fault{Kind: Internal, Detail: "The address of the call could not be built.", Err: err}
-	}
 	for part := range strings.SplitSeq(escaped, "/") { // a literal and a value may only together read as a dot part
 		if part != "" && strays(part) {
-			return nil, &Fault{Kind: Rejected, Detail: "An argument would change the address of the call."}
+			return "", &Fault{Kind: Rejected, Detail: "An argument would change the address of the call."}
 		}
 	}
-	return &url.URL{Scheme: r.base.Scheme, Host: r.base.Host, Path: plain, RawPath: escaped}, nil
+	return escaped, nil
 }
 
 // strays says whether a text, decoded as often as a careless server might, could name another place than one part of a
@@ -301,8 +305,8 @@ func strays(text string) bool {
 			return true
 		}
 		for part := range strings.SplitSeq(strings.ReplaceAll(text, `\`, "/"), "/") {
-			part, _, _ = strings.Cut(part, ";") // some servers drop what follows it
-			if part == "" || part == "." || part == ".." {
+			part, _, _ = strings.Cut(part, ";")      // some servers drop what follows it
+			if strings.TrimRight(part, ". ") == "" { // and others dots and spaces at its end
 				return true
 			}
 		}
@@ -351,11 +355,11 @@ func scalar(v any) (string, bool) {
 	return "", false
 }
 
-// mask takes out of a server's words what the model must not see: bound values, the key, addresses.
-func (r *request) mask(text string, bound map[string]string) string {
+// mask takes out of a server's words what the model must not see: bound values, keys, addresses.
+func (r *request) mask(text string, in Input) string {
 	type pair struct{ old, new string }
-	pairs := []pair{{r.secret, "‹key›"}, {r.base.Host, "‹server›"}}
-	for name, v := range bound {
+	pairs := []pair{{r.secret, "‹key›"}, {in.Key, "‹key›"}, {r.base.Host, "‹server›"}}
+	for name, v := range in.Bound {
 		shown := "‹" + name + "›"
 		pairs = append(pairs, pair{v, shown}, pair{url.QueryEscape(v), shown}, pair{url.PathEscape(v), shown})
 	}

@@ -33,10 +33,13 @@ func (r *request) broken(ctx context.Context, err error, sent bool) error {
 	}
 	var slow net.Error
 	var cert *tls.CertificateVerificationError
+	var stop astrayError
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		f.Detail, f.Transient = "The call was stopped.", false
 		return fmt.Errorf("call %s: %w: %w", r.tool.Name, ctx.Err(), f)
+	case errors.As(err, &stop):
+		f.Detail, f.Transient = "The server's address is not one that this tool may reach; whoever runs the bot has to look.", false
 	case ctx.Err() != nil || errors.As(err, &slow) && slow.Timeout():
 		f.Kind, f.Detail = Timeout, "The server did not answer in time."
 		if ctx.Err() != nil {
@@ -51,8 +54,64 @@ func (r *request) broken(ctx context.Context, err error, sent bool) error {
 // changes says whether the request may change something, by the contract and not by its method.
 func (r *request) changes() bool { return r.tool.Effect != config.NoEffect }
 
-// refused turns any status but 2xx into a fault.
+// refused turns any status but 2xx into a fault. Where an effect went with a key, 409 and 422 may speak of the key:
+// see Fresh.
 func (r *request) refused(resp *http.Response, in Input) *Fault {
+	f := statusFault(resp, r.changes())
+	if f.Status < 400 {
+		return finish(f, "") // a page that points elsewhere has no words for us
+	}
+	// The status says enough when the rest cannot be read.
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	words := short(r.mask(message(body), in))
+	fresh := finish(f, words)
+	if !r.changes() || r.tool.Idempotency == nil || in.Key == "" {
+		return fresh
+	}
+	switch f.Status {
+	case http.StatusConflict:
+		doubt := &Fault{
+			Kind: Conflict, Status: f.Status, Maybe: true, Transient: true, Wait: f.Wait, Err: underKeyError{fresh},
+			Detail: "An earlier attempt at this call may still be at work, or it conflicts with what is already there",
+		}
+		if doubt.Wait == 0 {
+			doubt.Wait = busyWait
+		}
+		return finish(doubt, words)
+	case http.StatusUnprocessableEntity:
+		return finish(&Fault{
+			Kind: Conflict, Status: f.Status, Maybe: true, Wait: f.Wait, Err: underKeyError{fresh},
+			Detail: "An earlier attempt at this call may have been another request under the same key, or the request is refused for what it holds",
+		}, words)
+	}
+	return fresh
+}
+
+// busyWait is how long a server that is still at work is left alone where it does not say.
+const busyWait = time.Second
+
+// underKeyError is a 409 or 422 that answered a request with a key: fresh is what it means when the key was new.
+type underKeyError struct{ fresh *Fault }
+
+func (underKeyError) Error() string { return "the answer may speak of the idempotency key" }
+
+// Fresh gives what a fault means where no request with its key can have reached the server before.
+//
+// A server that knows idempotency keys answers 409 while the first request with a key is at work, and 422 to another
+// request under a used key (https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/, section 2.7).
+// The same statuses also say that a slot is taken or that a field is wrong, and nothing in the answer tells the two
+// apart; only whoever counts the attempts can. So a tool reports such an answer as in doubt: an effect may exist under
+// the key, a 409 may be asked again and a 422 never. On the first attempt of all that is more than it means: there the
+// server has simply refused.
+func Fresh(f *Fault) *Fault {
+	if k, ok := errors.AsType[underKeyError](f); ok {
+		return k.fresh
+	}
+	return f
+}
+
+// statusFault is what any status but 2xx means by itself.
+func statusFault(resp *http.Response, changes bool) *Fault {
 	code := resp.StatusCode
 	f := &Fault{Status: code, Wait: retryAfter(resp.Header)}
 	switch {
@@ -64,17 +123,15 @@ func (r *request) refused(resp *http.Response, in Input) *Fault {
 		f.Kind, f.Detail, f.Transient = RateLimited, "The server takes no more requests for now", true
 	case code >= 500:
 		// The server may have failed after the deed as well as before it.
-		f.Kind, f.Detail, f.Maybe = Unavailable, "The server could not do it", r.changes()
+		f.Kind, f.Detail, f.Maybe = Unavailable, "The server could not do it", changes
+		// A server that keeps answers by key repeats a plain 500 for ever; and without keys it is no sign that a retry helps.
 		f.Transient = code == http.StatusBadGateway || code == http.StatusServiceUnavailable || code == http.StatusGatewayTimeout
 	case code < 400:
-		f.Kind, f.Detail, f.Maybe = Rejected, "The server points elsewhere, and redirects are not followed", r.changes()
-		return finish(f, "")
+		f.Kind, f.Detail, f.Maybe = Rejected, "The server points elsewhere, and redirects are not followed", changes
 	default:
 		f.Kind, f.Detail, f.Transient = Rejected, "The server refused the request", code == http.StatusRequestTimeout
 	}
-	// The status says enough when the rest cannot be read.
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
-	return finish(f, short(r.mask(message(body), in.Bound)))
+	return f
 }
 
 // finish makes a sentence of a detail and the server's own words.

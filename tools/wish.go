@@ -20,8 +20,10 @@ type wish struct {
 	call    journal.Call // its record so far
 	bound   Bound
 	input   Input
-	written string // digest of the call as it was written, why and expects included
-	wrong   string // why it cannot run at all; empty when it can
+	written string         // digest of the call as it was written, why and expects included
+	wrong   string         // why it cannot run at all; empty when it can
+	facts   map[string]any // what the runtime has read for its rules
+	request []byte         // what will be sent, as it is kept in the ledger
 }
 
 // understand reads a model's call: is the tool known to this assistant, are the arguments one whole JSON object, do they
@@ -42,7 +44,7 @@ func (d *Dispatcher) understand(round, seq int, c llm.ToolCall) wish {
 	switch {
 	case obj == nil:
 	case strings.TrimSpace(w.call.Why) == "" || strings.TrimSpace(w.call.Expects) == "": // they are what is wrong
-		w.written = digest("written", c.Name, string(config.Canonical(obj)))
+		w.written = digest("unexplained", c.Name, string(config.Canonical(obj)))
 	default:
 		w.written = digest("written", c.Name, string(config.Canonical(args)))
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"switchboard/assistants"
@@ -56,6 +57,7 @@ func (e *Engine) Start(ctx context.Context) error {
 		e.done.Go(func() { e.work(work) })
 	}
 	e.done.Go(func() { e.sweep(work) })
+	e.done.Go(func() { e.watchTheClock(work) })
 	return nil
 }
 
@@ -116,12 +118,13 @@ func (e *Engine) work(ctx context.Context) {
 
 // serve works off the oldest message of a leased thread, and gives the thread back.
 func (e *Engine) serve(ctx context.Context, l store.Lease) {
+	hold := newGrip(e.o.Lease)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var renewing sync.WaitGroup
 	defer renewing.Wait()
 	defer cancel(nil)
-	renewing.Go(func() { e.renew(ctx, l, cancel) })
+	renewing.Go(func() { e.renew(ctx, l, hold, cancel) })
 
 	items, err := e.o.Store.Items(ctx, l)
 	first := e.firstMessage(items)
@@ -131,7 +134,7 @@ func (e *Engine) serve(ctx context.Context, l store.Lease) {
 			return
 		}
 	case err == nil && len(items) > 0:
-		if err = e.try(ctx, l, items, first); err == nil {
+		if err = e.try(ctx, l, line{items: items, hold: hold}, first); err == nil {
 			e.forget(items[first].Key)
 			return // the turn's last commit gave the thread back
 		}
@@ -158,7 +161,7 @@ func (e *Engine) serve(ctx context.Context, l store.Lease) {
 }
 
 // renew keeps the lease while the turn is under way. A lease that is lost ends the turn here: another worker has it.
-func (e *Engine) renew(ctx context.Context, l store.Lease, lost context.CancelCauseFunc) {
+func (e *Engine) renew(ctx context.Context, l store.Lease, hold *grip, lost context.CancelCauseFunc) {
 	tick := time.NewTicker(e.o.Lease / 3)
 	defer tick.Stop()
 	for {
@@ -166,16 +169,38 @@ func (e *Engine) renew(ctx context.Context, l store.Lease, lost context.CancelCa
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			began := time.Now()
 			if err := e.o.Store.Renew(ctx, l, e.o.Lease); err != nil && ctx.Err() == nil {
 				lost(fmt.Errorf("renew the lease of %s: %w", l.Thread, err))
 				return
 			}
+			hold.from(began)
 		}
 	}
 }
 
+// grip is a worker's hold on a thread, as far as this process can know without asking: by the clock of this machine, which
+// goes on where the process stands still.
+type grip struct {
+	ttl   time.Duration
+	until atomic.Int64 // since the grip began
+	began time.Time
+}
+
+func newGrip(ttl time.Duration) *grip {
+	g := &grip{ttl: ttl, began: time.Now()}
+	g.from(g.began)
+	return g
+}
+
+// from says that the lease was extended by a call that began then. The last quarter of it is left for what is on its way.
+func (g *grip) from(began time.Time) { g.until.Store(int64(began.Sub(g.began) + g.ttl*3/4)) }
+
+func (g *grip) held() bool { return int64(time.Since(g.began)) < g.until.Load() }
+
 // try handles one message; a panic is an error like any other, and the process lives on.
-func (e *Engine) try(ctx context.Context, l store.Lease, items []store.Item, first int) (err error) {
+func (e *Engine) try(ctx context.Context, l store.Lease, in line, first int) (err error) {
+	items := in.items
 	it := items[first]
 	var q queued
 	if err := json.Unmarshal(it.Body, &q); err != nil {
@@ -195,19 +220,25 @@ func (e *Engine) try(ctx context.Context, l store.Lease, items []store.Item, fir
 	defer e.caught(q.Turn, &err) // what was to be said of the failure may panic as well
 	defer func() {
 		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrStale) {
-			err = e.failed(ctx, broken{l, it.Key, q, s}, err)
+			err = e.failed(ctx, broken{l, it.Key, q, s, in.hold}, err)
 		}
 		if s != nil {
 			s.quiet(ctx)
 		}
 	}()
 	defer e.caught(q.Turn, &err)
-	if s, err = e.open(ctx, l, it.Key, q, line{active.Desk, items}); err != nil {
+	in.active = active.Desk
+	if s, err = e.open(ctx, l, it.Key, q, in); err != nil {
 		return err
 	}
 	defer e.desks.leave(s.pinned)
 	defer s.settle()
 	s.under, s.late = under, e.obsolete(items[:first], items[first:])
+	if first > 0 {
+		if err := e.stopWaiting(ctx, l, items[:first]); err != nil {
+			return err
+		}
+	}
 	return s.tell(ctx)
 }
 

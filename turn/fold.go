@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"switchboard/chat"
 	"switchboard/journal"
@@ -52,7 +53,13 @@ func (r *running) more(ctx context.Context) ([]llm.Turn, error) {
 		size += len(f.Text)
 	}
 	if said != nil {
-		r.door.Heard()
+		var own []string
+		file := false
+		for _, f := range r.joining {
+			own = append(own, f.Said)
+			file = file || strings.Contains(f.Text, fileMark)
+		}
+		r.door.Heard(own, file)
 	}
 	return said, nil
 }
@@ -70,7 +77,7 @@ func (r *running) behind(items []store.Item) []store.Item {
 // a question, not addressed to another assistant, and not taken back. Behind one that does not, none does.
 func (r *running) joins(it store.Item, items []store.Item, names []string) (queued, bool) {
 	var q queued
-	if json.Unmarshal(it.Body, &q) != nil || q.Pack != r.desk.Pack.Name {
+	if json.Unmarshal(it.Body, &q) != nil || q.Resume != nil || q.Pack != r.desk.Pack.Name {
 		return q, false
 	}
 	m := q.Message

@@ -100,6 +100,8 @@ type house struct {
 	pushed  func(store.Item)   // after an item was stored
 	tune    func(*config.Pack) // what no pack may say
 
+	order sync.Mutex // held while a message is accepted and noted
+
 	mu      sync.Mutex
 	model   func(r llm.Request) (llm.Reply, error)
 	asked   []llm.Request
@@ -370,6 +372,8 @@ func (h *house) letBobIn() {
 
 func (h *house) accept(m chat.Message) string {
 	h.t.Helper()
+	h.order.Lock() // its turn may begin, and hear of the next message, before this goroutine goes on
+	defer h.order.Unlock()
 	id, _, err := h.engine.Accept(h.t.Context(), m)
 	if err != nil {
 		h.t.Error(err)

@@ -23,6 +23,7 @@ type queued struct {
 	Turn    string       `json:"turn,omitempty"`
 	Pack    string       `json:"pack"` // the name of the bot that it was said to
 	Message chat.Message `json:"message,omitzero"`
+	Resume  *resume      `json:"resume,omitempty"` // a decision, in place of a message: the turn goes on
 }
 
 // Accept stores a message and returns the id of its turn; only then may the surface acknowledge it (rule D1). fresh is

@@ -44,7 +44,7 @@ func (s *story) afford(ctx context.Context, most llm.USD) error {
 	}
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
-	want := s.spent.Cost + most
+	want := s.spent.Cost - s.charged + most
 	if limit > 0 && spent+s.e.purses[s.spendKey()]-s.held+want > limit {
 		return errDay
 	}
@@ -82,8 +82,8 @@ func (s *story) onRecord(ctx context.Context) (llm.USD, error) {
 
 // charge puts what the turn has cost on the person's day.
 func (s *story) charge(b *store.Batch) {
-	if s.spent.Cost > 0 {
-		b.Adds = append(b.Adds, store.Add{Key: s.spendKey(), Delta: int64(s.spent.Cost), Until: s.rec.Began.Add(48 * time.Hour)})
+	if due := s.spent.Cost - s.charged; due > 0 {
+		b.Adds = append(b.Adds, store.Add{Key: s.spendKey(), Delta: int64(due), Until: s.rec.Began.Add(48 * time.Hour)})
 	}
 }
 

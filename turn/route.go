@@ -165,7 +165,10 @@ func (s *story) routerInput(open []*assistants.Assistant) router.Input {
 // hand gives the message to an assistant: from here on the decision stands, whatever happens to the process.
 func (s *story) hand(ctx context.Context, r journal.Routed) error {
 	s.rec.State, s.rec.Assistant = stateRunning, r.Assistant
-	return s.commit(ctx, func(b *store.Batch) { s.begin(b, r) })
+	return s.commit(ctx, func(b *store.Batch) {
+		s.begin(b, r)
+		s.journal.Scope(b, s.scope)
+	})
 }
 
 // clarify asks the person, with the likely assistants as buttons.

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"switchboard/assistants"
+	"switchboard/chat"
 	"switchboard/config"
 	"switchboard/guards"
 	"switchboard/journal"
@@ -32,22 +34,29 @@ func (s *story) run(ctx context.Context) error {
 	if a == nil || !slices.ContainsFunc(s.mayUse(s.asker), named(s.rec.Assistant)) {
 		return s.breakOff(ctx, Refused, nobodyWords)
 	}
-	if s.picked && s.thread.words.Unclear == "" || slices.ContainsFunc(s.past.Calls, func(c journal.Call) bool { return c.Round >= len(s.past.Rounds) }) {
+	if s.past.Talk == nil && s.picked && s.thread.words.Unclear == "" || slices.ContainsFunc(s.past.Calls, func(c journal.Call) bool { return c.Round >= len(s.past.Rounds) }) {
 		// The retention took what was asked or what the model had said, so nobody knows any more what the calls were for.
 		return s.breakOff(ctx, Failed, "I could not finish this: it was interrupted, and what I had in mind is no longer kept. ("+journal.RunID(s.journal.Turn())+")")
 	}
 	door := s.door(ctx, a)
-	timed, cancel := context.WithTimeoutCause(ctx, a.Limits.Time, fmt.Errorf("the %s that an answer may take were over", a.Limits.Time))
+	timed, cancel := context.WithTimeoutCause(ctx, s.time(a), fmt.Errorf("the %s that an answer may take were over", a.Limits.Time))
 	defer cancel()
 	r := &running{story: s, assistant: a, door: door, prompt: s.journal.Mask().Text(a.Prompt(s.desk.Pack.Name, s.rec.Began))}
-	end, err := loop.Run(timed, r.state(), loop.Deps{Ask: r.ask, Call: r.call, More: r.more, Save: r.save, Effect: door.Effect})
+	st, err := r.state()
+	if err != nil {
+		return err
+	}
+	end, err := loop.Run(timed, st, loop.Deps{Ask: r.ask, Call: r.call, More: r.more, Save: r.save, Effect: door.Effect})
+	s.rec.Tainted = door.Tainted() // whatever is said from here on may hold strangers' words
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(end.Err, errRead):
 		return end.Err
 	case isStopped(err):
-		return s.stopped(ctx, door.Calls(), r.shown)
+		return s.stopped(ctx, s.withdraw(door.Calls()), r.shown)
+	case err == nil && end.Waits:
+		return s.wait(ctx, st, r.several, door.Calls())
 	case err == nil: // the last safe point: before anything is posted
 		if stopped, err := s.halted(ctx); err != nil {
 			return err
@@ -65,33 +74,76 @@ func (s *story) run(ctx context.Context) error {
 		s.e.o.Log.Error().Str("error", s.journal.Mask().Text(end.Err.Error())).Str("turn", s.journal.Turn()).Msg("ask the assistant's model")
 	}
 	outcome, text := r.close(end)
+	s.doubts(door.Calls())
 	return s.conclude(ctx, outcome, text)
+}
+
+// leastTime is what a run has left at the least when it goes on: what people have decided still gets its time.
+const leastTime = 30 * time.Second
+
+// time is how long this try of the run may take. Waiting for people is not counted.
+func (s *story) time(a *assistants.Assistant) time.Duration {
+	return max(a.Limits.Time-s.before.Worked, min(a.Limits.Time, leastTime))
 }
 
 // breakOff ends a run that may not go on. What it did before stays said, and an effect that was under way is in doubt.
 func (s *story) breakOff(ctx context.Context, outcome, text string) error {
-	calls := slices.Clone(s.past.Calls)
-	for i, c := range calls {
-		if c.Settled != nil || !c.Changes() {
-			continue
-		}
-		c.Settled = &journal.Settled{Seq: c.Seq, Outcome: journal.Unknown}
-		c.Answer = journal.Answer{Text: journal.Told{Outcome: journal.Unknown}.Encode(), Reason: "the run was broken off while this was under way"}
-		if err := s.journal.Settle(ctx, c, ""); err != nil {
-			return err
-		}
-		calls[i] = c
+	calls, err := s.breakOffCalls(ctx)
+	if err != nil {
+		return err
 	}
+	s.doubts(calls)
 	if slices.ContainsFunc(calls, journal.Call.Changes) {
 		text += "\n\n" + accountWords(calls)
 	}
 	return s.conclude(ctx, outcome, s.clean(text, nil))
 }
 
+// breakOffCalls settles what was under way or waited when the run was broken off.
+func (s *story) breakOffCalls(ctx context.Context) ([]journal.Call, error) {
+	door := s.door(ctx, nil)
+	for _, c := range s.past.Calls {
+		if c.Settled != nil || !c.Changes() && c.Outcome() != journal.Waiting {
+			continue
+		}
+		if _, err := door.Skip(ctx, c.Round, c.Seq, llm.ToolCall{ID: c.ID, Name: c.Tool, Args: string(c.Args)}, "the run was broken off while this was under way"); err != nil {
+			return nil, err
+		}
+	}
+	return door.Calls(), nil
+}
+
 // conclude makes the final text durable, before anybody sees it.
 func (s *story) conclude(ctx context.Context, outcome, text string) error {
 	s.rec.State, s.rec.Outcome, s.reply = stateDelivering, outcome, text
+	if len(s.rec.Doubts) > 0 {
+		s.rec.Message = s.bare()
+	}
 	return s.commit(ctx, func(b *store.Batch) { s.journal.Reply(b, text) })
+}
+
+// doubts notes the cards of effects that nobody knows the outcome of: they are posted with the reply.
+func (s *story) doubts(calls []journal.Call) {
+	s.rec.Doubts = nil
+	for _, c := range calls {
+		if c.Changes() && c.Outcome() == journal.Unknown {
+			s.rec.Doubts = append(s.rec.Doubts, journal.CardID(s.journal.Turn(), c.Seq, chat.CardUnknown))
+		}
+	}
+}
+
+// origin says for whom this turn asks people.
+func (s *story) origin(assistant string) tools.Origin {
+	packs := []*config.Pack{s.desk.Pack, s.active.Pack}
+	return tools.Origin{
+		Pack: s.desk.Pack.Name, Version: s.desk.Pack.Digest, Thread: s.threadID, Assistant: assistant, Requester: s.asker,
+		Unknown: s.desk.Pack.Policy.Approve.By,
+		Open: func(ctx context.Context) (int, error) {
+			open, err := journal.OpenApprovals(ctx, s.e.o.Store, s.threadID)
+			return len(slices.DeleteFunc(open, func(a journal.Approval) bool { return a.Kind == chat.CardUnknown })), err
+		},
+		May: func(n journal.Need, by chat.Person) bool { return may(n, by, s.asker.ID, packs) },
+	}
 }
 
 // door is the one way to the tools that exist for this person in this place.
@@ -108,10 +160,16 @@ func (s *story) door(ctx context.Context, a *assistants.Assistant) *tools.Dispat
 	for _, f := range s.folded {
 		heard = append(heard, f.Round)
 	}
+	exist := map[string]tools.Bound{}
+	name, limit := s.rec.Assistant, 0
+	if a != nil {
+		exist, limit = a.Tools(s.scope), a.Limits.Calls
+	}
 	return tools.NewDispatcher(tools.Options{
-		Tools:  a.Tools(s.scope),
-		Asked:  guards.Asked{Actor: s.asker, Channel: s.msg.Channel, Scope: s.scope},
-		Policy: s.policy(), Calls: a.Limits.Calls, Record: s.journal, Past: s.past.Calls, Heard: heard, Read: s.desk.Pack.Tool(tools.ResultRead), Results: s.e.o.Store,
+		Tools:  exist,
+		Asked:  guards.Asked{Actor: s.asker, Channel: s.msg.Channel, Scope: s.scope, Taint: s.taint()},
+		Policy: s.policy(), Calls: limit, Record: s.journal, Past: s.past.Calls, Heard: heard, Read: s.desk.Pack.Tool(tools.ResultRead), Results: s.e.o.Store,
+		Reads: s.desk.Reads(), Origin: s.origin(name), Approvals: s.e.o.Store,
 		Rates: &s.e.rates, Now: s.e.o.Now, Wait: s.e.o.Wait, Log: s.e.o.Log, Watch: show,
 	})
 }
@@ -131,12 +189,16 @@ type running struct {
 	shown     string           // what people have seen of the reply that is under way
 }
 
-func (r *running) state() *loop.State {
-	history := r.history()
-	r.request, r.several = len(history), r.story.several(r.told())
-	st := &loop.State{
-		Turns: append(history, llm.Turn{Role: llm.User, Text: r.named(r.asked(), r.several)}),
-		Limit: r.assistant.Rounds,
+func (r *running) state() (*loop.State, error) {
+	st := &loop.State{Limit: r.assistant.Rounds}
+	if t, waited, err := r.readTalk(); err != nil {
+		return nil, err
+	} else if waited {
+		st.Turns, r.several, r.request = t.Turns, t.Several, len(t.Turns)-1
+	} else {
+		history := r.history()
+		r.request, r.several = len(history), r.story.several(r.told())
+		st.Turns = append(history, llm.Turn{Role: llm.User, Text: r.named(r.asked(), r.several)})
 	}
 	for i, reply := range r.past.Rounds {
 		round := loop.Round{Reply: reply.Reply, Final: reply.Final}
@@ -147,7 +209,7 @@ func (r *running) state() *loop.State {
 		}
 		st.Rounds = append(st.Rounds, round)
 	}
-	return st
+	return st, nil
 }
 
 // asked is what the assistant is asked: the message with its files, or the one that a question was about, once its answer is
@@ -229,7 +291,13 @@ func (r *running) within(ctx context.Context, req llm.Request) (llm.Reply, error
 	return reply, err
 }
 
-func timeIsUp(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
+// timeIsUp looks at the clock as well: a context hears of its own end a little late where much is going on.
+func timeIsUp(ctx context.Context) bool {
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
+		<-ctx.Done()
+	}
+	return errors.Is(ctx.Err(), context.DeadlineExceeded)
+}
 
 func (r *running) call(ctx context.Context, at loop.At, c llm.ToolCall, offered bool) (loop.Answer, error) {
 	if !offered {
@@ -244,7 +312,7 @@ func (r *running) call(ctx context.Context, at loop.At, c llm.ToolCall, offered 
 		a, err := r.door.Skip(ctx, at.Round, at.Seq, c, "the run was stopped before this")
 		return loop.Answer(a), err
 	}
-	a, err := r.door.Call(ctx, at.Round, at.Seq, c)
+	a, err := r.door.Call(ctx, tools.At(at), c)
 	return loop.Answer(a), err
 }
 

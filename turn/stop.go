@@ -164,6 +164,9 @@ func (e *Engine) nothingToStop(ctx context.Context, l store.Lease, items []store
 	for _, it := range items {
 		b.Ack = append(b.Ack, it.Key)
 	}
+	if err := e.stopWaiting(ctx, l, items); err != nil {
+		return err
+	}
 	if ids := e.deleted(items); len(ids) > 0 {
 		if err := e.forgetWords(ctx, &b, l.Thread, ids); err != nil {
 			return err
@@ -171,6 +174,30 @@ func (e *Engine) nothingToStop(ctx context.Context, l store.Lease, items []store
 	}
 	if err := e.o.Store.Commit(ctx, b); err != nil {
 		return fmt.Errorf("take stops off the queue of %s: %w", l.Thread, err)
+	}
+	return nil
+}
+
+// stopWaiting ends the runs of a thread that wait for people, where somebody wants that.
+func (e *Engine) stopWaiting(ctx context.Context, l store.Lease, items []store.Item) error {
+	rec, err := e.o.Store.Get(ctx, threadKey(l.Thread))
+	if err != nil || rec.Version == 0 {
+		return err
+	}
+	var t thread
+	if err := json.Unmarshal(rec.Value, &t); err != nil {
+		return fmt.Errorf("read thread %s: %w", l.Thread, err)
+	}
+	for _, it := range items {
+		stop, ok := e.stopOf(it)
+		for _, w := range t.Waits {
+			if !ok || stop.Message != "" && stop.Message != w.Key {
+				continue
+			}
+			if err := e.withdrawn(ctx, w.Turn, stop, l.Thread); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -199,7 +226,7 @@ func (s *story) stopsAmong(items []store.Item) []chat.Stop {
 	for _, it := range items {
 		own = own || it.Key == s.key
 		stop, ok := s.e.stopOf(it)
-		if ok && (stop.Message == s.key || stop.Message == "" && own || s.hasFolded(stop.Message)) {
+		if ok && (stop.Message == s.key || stop.Message == s.msg.Key || stop.Message == "" && own || s.hasFolded(stop.Message)) {
 			found = append(found, stop)
 		}
 	}
@@ -219,13 +246,14 @@ func (s *story) stopped(ctx context.Context, calls []journal.Call, shown string)
 	gone := func(key string) bool {
 		return slices.ContainsFunc(s.stops, func(w chat.Stop) bool { return w.Deleted && w.Message == key })
 	}
-	deleted := gone(s.key) && !slices.ContainsFunc(s.folded, func(f journal.Folded) bool { return !gone(f.Key) })
+	deleted := gone(s.msg.Key) && !slices.ContainsFunc(s.folded, func(f journal.Folded) bool { return !gone(f.Key) })
 	if deleted && !slices.ContainsFunc(calls, mayHaveChanged) {
 		if shown != "" {
 			s.show(ctx, Progress{Void: true})
 		}
 		return s.silence(ctx, journal.Routed{Kind: kindNobody}, Stopped)
 	}
+	s.doubts(calls)
 	text := below(shown, s.clean(stoppedWords+" "+accountWords(calls), nil))
 	if s.rec.State == stateFresh {
 		s.rec.State, s.rec.Outcome, s.reply = stateDelivering, Stopped, text

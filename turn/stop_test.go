@@ -257,7 +257,7 @@ func TestL8_AStopSurvivesAKill(t *testing.T) {
 	if f.Outcome != turn.Stopped || !strings.Contains(f.Reply.Text, "Done: rows.set(id=1).") || !strings.Contains(f.Reply.Text, "Not known whether it took effect, so a person has to look: rows.set(id=2).") {
 		t.Errorf("finished %+v", f)
 	}
-	if len(h.requests()) != asked || len(h.posted()) != 1 || h.read(id).Ended == nil {
+	if len(h.requests()) != asked || len(h.posted()) != 2 || h.posted()[1].Card == nil || h.read(id).Ended == nil { // the reply, and who is to look
 		t.Errorf("asked %d times more, posted %d", len(h.requests())-asked, len(h.posted()))
 	}
 }

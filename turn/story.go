@@ -29,8 +29,14 @@ type story struct {
 	text     string      // what was said, masked
 	asker    chat.Person // on whose behalf it is answered: whoever said it, or whose question a choice answers
 	rec      record
-	version  int64 // of the record
-	stored   state // the last state that is durable
+	grip     *grip
+	woken    *resume // the decision because of which the turn goes on; nil for its first try
+	taken    time.Time
+	counted  int     // its model calls that the thread counts already
+	charged  llm.USD // of what it has cost
+	before   waits   // as the try has found it
+	version  int64   // of the record
+	stored   state   // the last state that is durable
 	thread   thread
 	journal  *journal.Recorder
 	past     journal.Turn // what is on record from an earlier try
@@ -65,6 +71,8 @@ type state string
 const (
 	stateFresh      state = ""
 	stateRunning    state = "running"    // the routing decision is stored
+	stateAsking     state = "asking"     // calls wait for people, who are not known to have heard of it
+	stateWaiting    state = "waiting"    // they have; the message is off the queue
 	stateDelivering state = "delivering" // the final text is stored
 	stateDone       state = "done"
 )
@@ -82,18 +90,24 @@ type record struct {
 	Stale     bool          `json:"stale,omitempty"`   // a choice that came too late: nothing is known of the thread's present
 	StoppedBy string        `json:"stopped_by,omitempty"`
 	Began     time.Time     `json:"began"`
+	Tainted   bool          `json:"tainted,omitempty"` // strangers may have spoken to the run
+	Waits     waits         `json:"waits,omitzero"`
+	Doubts    []string      `json:"doubts,omitempty"` // cards of effects that nobody knows the outcome of
+	// Message is the one that the turn answers, without its words, once its queue entry is or will be gone.
+	Message *chat.Message `json:"message,omitempty"`
 }
 
 // line is what a try finds: the active version, and all that waits in the thread.
 type line struct {
 	active *assistants.Desk
 	items  []store.Item
+	hold   *grip
 }
 
 // open reads what is known of the message's turn and its thread.
 func (e *Engine) open(ctx context.Context, l store.Lease, key string, q queued, in line) (_ *story, err error) {
 	id := q.Turn
-	s := &story{e: e, lease: l, key: key, threadID: l.Thread, msg: q.Message, asker: q.Message.From, active: in.active, gone: e.deleted(in.items)}
+	s := &story{e: e, lease: l, key: key, threadID: l.Thread, msg: q.Message, asker: q.Message.From, active: in.active, gone: e.deleted(in.items), woken: q.Resume, taken: e.o.Now(), grip: in.hold}
 	stored, err := e.o.Store.Get(ctx, recordKey(id))
 	if err != nil {
 		return nil, fmt.Errorf("read turn %s: %w", id, err)
@@ -104,7 +118,14 @@ func (e *Engine) open(ctx context.Context, l store.Lease, key string, q queued, 
 	} else if err := json.Unmarshal(stored.Value, &s.rec); err != nil {
 		return nil, fmt.Errorf("read turn %s: %w", id, err)
 	}
-	s.stored = s.rec.State
+	s.stored, s.before = s.rec.State, s.rec.Waits
+	s.counted, s.charged = s.rec.Waits.Steps, s.rec.Waits.Charged
+	if m := s.rec.Message; s.woken != nil && m != nil {
+		s.msg, s.asker, s.picked = *m, m.From, s.before.Picked
+		if s.before.Asker != nil {
+			s.asker = *s.before.Asker
+		}
+	}
 	if s.pinned, err = e.desks.use(ctx, s.rec.Pack); err != nil {
 		return nil, err
 	}
@@ -127,8 +148,8 @@ func (e *Engine) open(ctx context.Context, l store.Lease, key string, q queued, 
 	if s.past, _, err = journal.Read(ctx, e.o.Store, id); err != nil {
 		return nil, err
 	}
-	s.steps, s.spent = len(s.past.Steps), s.past.Usage()
-	s.reply, s.again = s.past.Reply, s.stored == stateDelivering
+	s.steps, s.spent = len(s.past.Steps)-s.counted, s.past.Usage()
+	s.reply, s.again = s.past.Reply, s.stored == stateDelivering || s.stored == stateAsking
 	s.text = cmp.Or(s.past.Message, s.text)
 	if s.past.Seen != nil {
 		if err := json.Unmarshal(s.past.Seen, &s.seen); err != nil {
@@ -138,7 +159,7 @@ func (e *Engine) open(ctx context.Context, l store.Lease, key string, q queued, 
 	for _, f := range s.past.Folded {
 		s.folded = append(s.folded, *f)
 	}
-	if s.past.Routed != nil && s.past.Routed.Kind == kindPicked && s.thread.Open != nil {
+	if s.woken == nil && s.past.Routed != nil && s.past.Routed.Kind == kindPicked && s.thread.Open != nil {
 		s.picked, s.asker = true, s.thread.asker()
 	}
 	return s, nil
@@ -146,8 +167,14 @@ func (e *Engine) open(ctx context.Context, l store.Lease, key string, q queued, 
 
 // tell goes through the turn's story from where it stands.
 func (s *story) tell(ctx context.Context) error {
-	if s.rec.State == stateDone {
+	switch {
+	case s.rec.State == stateDone, s.past.Ended != nil:
+		return s.afterwards(ctx)
+	case s.rec.State == stateWaiting && s.woken == nil, s.rec.State == stateFresh && s.woken != nil:
 		return s.ack(ctx)
+	}
+	if s.woken != nil {
+		s.joined(s.msg.Key)
 	}
 	for _, f := range s.folded {
 		s.joined(f.Key)
@@ -163,12 +190,21 @@ func (s *story) tell(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.rec.State == stateRunning {
-		if err := s.run(ctx); err != nil {
-			return err
-		}
+	step := s.run
+	switch s.rec.State { //nolint:exhaustive // the others have nothing to run
+	case stateAsking:
+		step = s.askPeople
+	case stateWaiting:
+		step = s.goOn
+	case stateDelivering:
+		return s.deliver(ctx)
+	case stateDone:
+		return nil
 	}
-	if s.rec.State == stateDone {
+	if err := step(ctx); err != nil {
+		return err
+	}
+	if s.rec.State == stateDone || s.rec.State == stateWaiting {
 		return nil
 	}
 	return s.deliver(ctx)
@@ -177,6 +213,7 @@ func (s *story) tell(ctx context.Context) error {
 // show tells people what is going on.
 func (s *story) show(ctx context.Context, p Progress) {
 	p.Turn, p.To, p.Assistant, p.Resumed = s.journal.Turn(), s.msg, s.rec.Assistant, (p.Began || p.Ended) && s.resumed
+	p.Held = s.grip.held
 	s.e.o.Surface.Show(ctx, p)
 }
 
@@ -261,7 +298,7 @@ func (s *story) ask(ctx context.Context, a assistants.Asker, role string, req ll
 	s.journal.Step(step)
 	s.steps++
 	s.spent = s.spent.Add(usage)
-	s.hold(s.spent.Cost)
+	s.hold(s.spent.Cost - s.charged)
 	if cut {
 		return llm.Reply{}, loop.ErrStopped
 	}
@@ -270,6 +307,7 @@ func (s *story) ask(ctx context.Context, a assistants.Asker, role string, req ll
 	}
 	mask := s.journal.Mask()
 	reply.Text = mask.Text(reply.Text)
+	reply.Calls = slices.Clone(reply.Calls) // a model may give the same to others
 	for i := range reply.Calls {
 		c := &reply.Calls[i]
 		c.ID, c.Name, c.Args = mask.Text(c.ID), mask.Text(c.Name), mask.JSON(c.Args)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"switchboard/chat"
+	"switchboard/guards"
 	"switchboard/journal"
 	"switchboard/llm"
 	"switchboard/store"
@@ -22,6 +23,7 @@ type thread struct {
 	Open    *question `json:"open,omitempty"`    // the question that waits for an answer
 	Listed  bool      `json:"listed,omitempty"`  // the bot has said what it can do
 	Replies int       `json:"replies,omitempty"` // model replies so far
+	Waits   []waiting `json:"waits,omitempty"`   // turns of it that wait for people
 
 	words   words
 	heard   []said // what was said meanwhile, but not to the bot
@@ -33,6 +35,12 @@ type question struct {
 	Choices []string `json:"choices"`
 	By      string   `json:"by"`   // the person whose message it is about
 	Card    string   `json:"card"` // the turn that asked
+}
+
+// waiting is a turn that waits for people, and the key of the message that it answers.
+type waiting struct {
+	Turn string `json:"turn"`
+	Key  string `json:"key"`
 }
 
 // words is what was said in a thread.
@@ -56,6 +64,7 @@ type said struct {
 	By    string    `json:"by,omitempty"` // id of the person, where it is known
 	Name  string    `json:"name,omitempty"`
 	Text  string    `json:"text"`
+	Taint bool      `json:"taint,omitempty"` // the bot's words, of a run that strangers may have spoken to
 }
 
 // How much of a thread a model sees: what it began with, and the newest of it.
@@ -325,13 +334,15 @@ func (s *story) line(l said, several bool) llm.Turn {
 // closeThread brings the thread to its state after the turn.
 func (s *story) closeThread(b *store.Batch) {
 	t := s.thread
+	t.Waits = slices.DeleteFunc(slices.Clone(t.Waits), func(w waiting) bool { return w.Turn == s.journal.Turn() })
+	waited := len(t.Waits) < len(s.thread.Waits)
 	switch {
 	case s.rec.Unheard || s.rec.Stale: // nothing was said, but the bot was here
 		s.putThread(b, t, len(s.gone) > 0)
 		return
 	case s.rec.Outcome == Ignored && t.version == 0, s.rec.Outcome == Stopped && s.reply == "":
-		if t.version > 0 && len(s.gone) > 0 {
-			s.putThread(b, t, true)
+		if t.version > 0 && (len(s.gone) > 0 || waited) {
+			s.putThread(b, t, len(s.gone) > 0)
 		}
 		return // it has no part in this, or the question is gone
 	}
@@ -348,6 +359,11 @@ func (s *story) closeThread(b *store.Batch) {
 		return
 	}
 	t.Listed = t.Listed || s.rec.Listed
+	if s.woken != nil { // what the thread asks by now is not about this turn
+		t.Last = s.rec.Assistant
+		s.putThread(b, t, true)
+		return
+	}
 	if s.rec.Question != nil || s.picked || t.Open == nil || t.Open.By == s.asker.ID { // nobody else can make a question void
 		t.Open, t.words.Unclear, t.words.Of, t.words.Asker = s.rec.Question, "", "", nil
 	}
@@ -370,8 +386,11 @@ func (s *story) lines() []said {
 	if at.IsZero() {
 		at = s.rec.Began
 	}
-	lines := []said{{At: at, ID: s.msg.ID, By: s.msg.From.ID, Name: s.msg.From.Name, Text: fileNames(s.text, s.seen.Files)}}
-	for _, f := range s.folded {
+	var lines []said
+	if !s.before.Told {
+		lines = append(lines, said{At: at, ID: s.msg.ID, By: s.msg.From.ID, Name: s.msg.From.Name, Text: fileNames(s.text, s.seen.Files)})
+	}
+	for _, f := range s.folded[min(s.before.Folded, len(s.folded)):] {
 		lines = append(lines, said{At: s.e.o.Now(), ID: f.ID, By: s.asker.ID, Name: s.asker.Name, Text: f.Said})
 	}
 	gone := slices.Clone(s.gone)
@@ -382,9 +401,71 @@ func (s *story) lines() []said {
 	}
 	lines = slices.DeleteFunc(lines, func(l said) bool { return l.ID != "" && slices.Contains(gone, l.ID) })
 	if s.reply != "" && s.posted {
-		lines = append(lines, said{At: s.e.o.Now(), Bot: true, Text: s.reply})
+		lines = append(lines, said{At: s.e.o.Now(), Bot: true, Text: s.reply, Taint: s.rec.Tainted})
 	}
 	return lines
+}
+
+// keepLines brings the thread to its state while the turn waits: it goes on, and knows what was asked.
+func (s *story) keepLines(b *store.Batch, lines []said) {
+	t := s.thread
+	if t.version == 0 {
+		t.words.see(s.pastSaid(), s.seen.Left)
+	}
+	if t.words.First == "" {
+		t.words.First, t.words.FirstAt = s.text, s.rec.Began
+	}
+	t.words.say(lines...)
+	t.Replies += s.steps
+	t.Last = s.rec.Assistant
+	t.Asked = 0
+	s.putThread(b, t, true)
+}
+
+// taint says who has spoken to the run beside the one who asks, and what that person has said themselves (rule M6).
+func (s *story) taint() guards.Taint {
+	if t, waited, err := s.readTalk(); err == nil && waited {
+		for _, f := range s.folded {
+			t.Taint.Words = append(t.Taint.Words, f.Said)
+			if strings.Contains(f.Text, fileMark) {
+				t.Taint.Sources = append(t.Taint.Sources, "a file")
+			}
+		}
+		return t.Taint
+	}
+	var t guards.Taint
+	if s.asker.Kind != chat.Member {
+		t.Sources = append(t.Sources, "words of somebody who is no member of the workspace")
+	}
+	if len(s.seen.Files) > 0 {
+		t.Sources = append(t.Sources, "a file")
+	}
+	w := s.told()
+	for _, l := range append(deref(w.Root), w.Said...) {
+		switch {
+		case l.Bot && l.Taint:
+			t.Sources = append(t.Sources, "an answer that strangers' words went into")
+		case l.Bot:
+		case l.Aside || l.By != s.asker.ID:
+			t.Sources = append(t.Sources, "what other people said in this thread")
+		default:
+			t.Words = append(t.Words, l.Text)
+		}
+	}
+	t.Words = append(t.Words, s.text)
+	if s.picked {
+		t.Words = append(t.Words, s.thread.words.Unclear)
+		if s.msg.From.ID != s.asker.ID {
+			t.Words = slices.DeleteFunc(t.Words, func(words string) bool { return words == s.text })
+		}
+	}
+	for _, f := range s.folded {
+		t.Words = append(t.Words, f.Said)
+		if strings.Contains(f.Text, fileMark) {
+			t.Sources = append(t.Sources, "a file")
+		}
+	}
+	return t
 }
 
 func (s *story) putThread(b *store.Batch, t thread, words bool) {

@@ -26,6 +26,7 @@ type broken struct {
 	key    string
 	queued queued
 	story  *story // nil where not even the record could be read
+	hold   *grip
 }
 
 // mostTries of one message by one process. Then the person is told, and the thread goes on without it.
@@ -80,20 +81,37 @@ func (e *Engine) giveUp(ctx context.Context, b broken, cause error) error {
 		e.o.Log.Error().Err(err).Str("turn", b.queued.Turn).Msg("read what a broken turn has done")
 	}
 	s := e.remains(b, past)
+	calls := past.Calls
+	if settled, err := s.breakOffCalls(ctx); err == nil { // what was under way is in doubt, which a person has to hear
+		calls = settled
+		s.doubts(calls)
+	}
 	if !s.msg.Unasked { // who did not ask the bot is not told that it cannot help
 		s.reply = brokenWords(b.queued.Turn)
-		if slices.ContainsFunc(past.Calls, journal.Call.Changes) {
-			s.reply += "\n\n" + s.clean(accountWords(past.Calls), nil)
+		if slices.ContainsFunc(calls, journal.Call.Changes) {
+			s.reply += "\n\n" + s.clean(accountWords(calls), nil)
 		}
 	}
 	if err := e.apologise(ctx, b, s, cause); err != nil {
 		return err
 	}
+	for _, id := range s.rec.Doubts {
+		if err := s.postCard(ctx, id, doubtWords); err != nil {
+			e.o.Log.Error().Err(err).Str("turn", b.queued.Turn).Msg("ask who is to look")
+		}
+	}
 	if items, err := e.o.Store.Items(context.WithoutCancel(ctx), b.lease); err == nil {
 		s.stops = s.stopsAmong(items)
 	}
 	s.quiet(ctx)
+	open, err := s.openCards(ctx)
+	if err != nil {
+		return errors.Join(cause, err)
+	}
 	err = s.journal.Commit(context.WithoutCancel(ctx), func(batch *store.Batch) {
+		for i := range open {
+			open[i].Close(batch, "", s.e.o.Now())
+		}
 		if !known {
 			s.journal.Event(batch, journal.KindBegun, journal.Begun{
 				Turn: b.queued.Turn, Thread: b.lease.Thread, Person: s.msg.From.ID, Channel: s.msg.Channel.ID, Pack: s.desk.Pack.Digest,
@@ -113,7 +131,7 @@ func (e *Engine) giveUp(ctx context.Context, b broken, cause error) error {
 // remains puts together what is left of a turn that is given up, without trusting what broke.
 func (e *Engine) remains(b broken, past journal.Turn) *story {
 	desk := e.desks.desk()
-	s := &story{e: e, lease: b.lease, key: b.key, threadID: b.lease.Thread, msg: b.queued.Message, asker: b.queued.Message.From, desk: desk}
+	s := &story{e: e, lease: b.lease, key: b.key, threadID: b.lease.Thread, msg: b.queued.Message, asker: b.queued.Message.From, desk: desk, active: desk, past: past, grip: b.hold}
 	s.rec.Began, s.spent, s.began, s.resumed = past.At, past.Usage(), true, true
 	if past.Person != "" {
 		s.asker.ID = past.Person
@@ -122,6 +140,7 @@ func (e *Engine) remains(b broken, past journal.Turn) *story {
 	if t := b.story; t != nil {
 		mask, s.asker.ID, s.rec.Began, s.spent = t.journal.Mask(), t.asker.ID, t.rec.Began, t.spent
 		t.began = false // what people see of it ends here
+		s.msg, s.asker, s.before, s.charged = t.msg, t.asker, t.before, t.charged
 	}
 	if s.rec.Began.IsZero() {
 		s.rec.Began = e.o.Now()
@@ -140,7 +159,7 @@ func (e *Engine) remains(b broken, past journal.Turn) *story {
 func (e *Engine) apologise(ctx context.Context, b broken, s *story, cause error) error {
 	t := e.troubleOf(b.key, nil)
 	post := Post{
-		Key: b.queued.Turn + "/sorry", Turn: b.queued.Turn, To: s.msg, Reply: chat.Reply{Text: s.reply}, Outcome: Failed, Resumed: true, Again: t.tries > mostTries,
+		Key: b.queued.Turn + "/sorry", Turn: b.queued.Turn, To: s.msg, Reply: chat.Reply{Text: s.reply}, Outcome: Failed, Resumed: true, Again: t.tries > mostTries, Held: s.grip.held,
 	}
 	if t.tries == mostTries {
 		defer e.tell(Finished{Turn: b.queued.Turn, Key: b.key, Outcome: Failed, Reply: post.Reply, Err: cause})

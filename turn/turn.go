@@ -7,6 +7,7 @@ package turn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -33,6 +34,9 @@ type Surface interface {
 // ErrUndeliverable says that there is no place any more where the reply could be said: no use to try again.
 var ErrUndeliverable = errors.New("the reply cannot be delivered")
 
+// ErrTakenOver says that another process has the thread by now, and says what there is to say.
+var ErrTakenOver = fmt.Errorf("the thread was taken over: %w", store.ErrStale)
+
 // Seen is a message on a closer look.
 type Seen struct {
 	Message chat.Message
@@ -46,6 +50,10 @@ type Post struct {
 	Turn  string
 	To    chat.Message // what it answers; its thread is where it goes
 	Reply chat.Reply
+	// Card is a decision that somebody has to make. It is said in a message of its own, whose text is the Reply's; Key is then
+	// the card's id, with what tells its places apart. Place is where it goes beside the thread: the root of a channel.
+	Card  *chat.Card
+	Place *chat.Channel
 	// Outcome and Took are how the turn ends with this post.
 	Outcome string
 	Took    time.Duration
@@ -54,6 +62,9 @@ type Post struct {
 	// Again: an earlier try may have delivered it, whole or in part. The surface looks, and delivers what is missing; where
 	// it cannot look it says that the reply may be a repetition. A doubled answer is better than silence.
 	Again bool
+	// Held says whether this process still has the thread. A surface asks right before it says something: one that has stood
+	// still, and was taken over meanwhile, must not say it a second time. It then gives ErrTakenOver. nil means always.
+	Held func() bool
 }
 
 // Progress is a sign of life. What is said of a turn comes in order.
@@ -66,7 +77,10 @@ type Progress struct {
 	Call      *journal.Call // a call that is about to run, or has ended
 	Text      string        // more of the reply, filtered, as it is being written
 	Void      bool          // the text shown so far was not the reply
-	Ended     bool          // the try is over without a Post: nothing is going on any more
+	// Held is as in Post: one that was taken over must not touch what the other shows.
+	Held  func() bool
+	Card  *chat.Card // a card that was posted for this turn has changed: it is to be drawn again wherever it stands
+	Ended bool       // the try is over without a Post: nothing is going on any more
 	// Resumed: another process may have begun to show an earlier try of this turn, so that there may be messages and a status
 	// that this one knows nothing of. Where the turn is Ended, the surface looks for them and takes them back.
 	Resumed bool
@@ -86,11 +100,12 @@ type Finished struct {
 const (
 	Answered = "answered"
 	Clarify  = journal.OutcomeClarify
-	Capped   = "capped"  // a limit was over before the assistant was done
-	Refused  = "refused" // the bot does not do this for this person, or cannot now
-	Failed   = "failed"  // something broke; the person got an apology with the turn's id
-	Stopped  = "stopped" // somebody wanted it to end
-	Ignored  = "ignored" // nobody had asked the bot, and it has nothing to say
+	Capped   = "capped"               // a limit was over before the assistant was done
+	Refused  = "refused"              // the bot does not do this for this person, or cannot now
+	Failed   = "failed"               // something broke; the person got an apology with the turn's id
+	Stopped  = "stopped"              // somebody wanted it to end
+	Waiting  = journal.OutcomeWaiting // it goes on once people have decided
+	Ignored  = "ignored"              // nobody had asked the bot, and it has nothing to say
 )
 
 // Options say what an Engine works with.

@@ -19,6 +19,8 @@ const (
 	staleWords   = "This question is over: it was answered, or another one has taken its place. Just tell me what you need."
 	stoppedWords = "I stopped, as asked."
 	shortWords   = "(I left out older parts of this conversation: it has grown too long for the language model.)"
+	askWords     = "I need a person's word before I go on."
+	doubtWords   = "Nobody knows whether this took effect. Please look, and say what you find."
 	nothingWords = "I have nothing to add to that. If you need something, just ask."
 )
 
@@ -90,7 +92,7 @@ func accountWords(calls []journal.Call) string {
 			}
 			done[c.Digest] = done[c.Digest] || o == journal.OK
 			words := journal.Spell(c)
-			if o == journal.Denied || o == journal.Failed {
+			if (o == journal.Denied || o == journal.Failed || o == journal.Refused) && c.Reason != "" {
 				words += " (" + strings.TrimRight(c.Reason, ".") + ")"
 			}
 			if !slices.Contains(out, words) {

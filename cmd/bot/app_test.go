@@ -131,7 +131,7 @@ func TestC1_EveryDoorSaysTheSame(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS("../../examples/club")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte("rulez: []\ndefault: {write: ask}\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte("rulez: []\ndefault: {write: maybe}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(b.bot(exitNo, "check", dir)), "\n")

@@ -24,6 +24,7 @@ type chatFlags struct {
 	as, in        string
 	json          bool
 	live, offline bool
+	local         bool
 }
 
 func chatCommand(s streams, env config.Environ) *cobra.Command {
@@ -36,6 +37,9 @@ func chatCommand(s streams, env config.Environ) *cobra.Command {
 Without -m it reads a message a line until the input ends. All messages of one call share one thread. Turns that an
 earlier process left unfinished are taken up and printed first. State is kept in the store that BOT_STORE names
 (sqlite:bot.db in this folder unless set).
+
+What a rule wants a person to decide is printed as a card. With --local-approvals you decide it here, by a line that is no
+message: /approve ID, /deny ID REASON, /answer ID TEXT, /happened ID or /notdone ID; the ID may be left out where one is open.
 
 Without a key for the pack's models the bot is offline: it plays the conversations that the pack rehearses.`,
 		Example: `bot chat examples/club -m "how do I export waivers?"`,
@@ -50,7 +54,13 @@ Without a key for the pack's models the bot is offline: it plays the conversatio
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object a line for every message")
 	cmd.Flags().BoolVar(&f.live, "live", false, "ask the real model")
 	cmd.Flags().BoolVar(&f.offline, "offline", false, "play the pack's rehearsals, even if a key is set")
+	localFlag(cmd, &f.local)
 	return cmd
+}
+
+// localFlag lets the operator of this machine decide what waits for people (rule M5).
+func localFlag(cmd *cobra.Command, local *bool) {
+	cmd.Flags().BoolVar(local, "local-approvals", false, "who runs this bot may decide what waits for people, as local:USER")
 }
 
 func runChat(ctx context.Context, path string, f chatFlags, s streams, env config.Environ) (err error) {
@@ -62,10 +72,14 @@ func runChat(ctx context.Context, path string, f chatFlags, s streams, env confi
 	if err != nil {
 		return err
 	}
-	t := &terminal{streams: s, json: f.json}
+	if _, shared := settings.Redis(); shared {
+		return errors.New("chat: BOT_STORE names a Redis server, whose messages any replica takes, and a terminal could not say their answers; " +
+			"set BOT_STORE=sqlite:chat.db for a conversation here")
+	}
+	t := &terminal{streams: s, json: f.json, local: f.local}
 	finished := make(chan turn.Finished, 64)
 	app, err := NewApp(ctx, AppOptions{
-		Path: path, Env: env, Mode: m, Log: logger(s.err, env, settings, zerolog.ErrorLevel, !f.json),
+		Path: path, Env: env, Mode: m, Local: f.local, Log: logger(s.err, env, settings, zerolog.ErrorLevel, !f.json),
 		Surface:  func(a *App) (turn.Surface, error) { t.record = a.store; return t, nil },
 		Finished: func(done turn.Finished) { finished <- done },
 	})
@@ -103,6 +117,9 @@ func (f chatFlags) check() (mode, error) {
 	for _, text := range f.say {
 		if err := sayable(text); err != nil {
 			return "", usage("-m: %w", err)
+		}
+		if _, _, ok := readOrder(text); ok {
+			return "", usage("-m says messages, and %q decides something; use bot approvals for that", text)
 		}
 	}
 	return modeOf(f.live, f.offline)
@@ -174,10 +191,8 @@ func (c *conversation) begin(ctx context.Context) error {
 	if waiting > 0 {
 		c.terminal.note("(taking up %d unfinished message(s) of an earlier run)\n", waiting)
 	}
-	for range waiting {
-		if err := c.await(ctx, ""); err != nil {
-			return err
-		}
+	if err := c.takeUp(ctx, waiting); err != nil {
+		return err
 	}
 	if !c.app.parts.live {
 		c.terminal.note("(offline: no model key is set, so I play the conversations that this pack rehearses)\n")
@@ -186,7 +201,38 @@ func (c *conversation) begin(ctx context.Context) error {
 	return nil
 }
 
-// say accepts one message and waits until its turn is over.
+// takeUp waits until nothing is left of an earlier process, or so many turns have been told of: some items end without a word,
+// and some messages wait on, for a bot of another name.
+func (c *conversation) takeUp(ctx context.Context, items int) error {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for told, empty := 0, 0; told < items; {
+		select {
+		case done := <-c.finished:
+			told, empty = told+1, 0
+			if err := c.told(ctx, done); err != nil {
+				return err
+			}
+		case <-look.C:
+			left, err := c.app.store.Waiting(ctx)
+			if err != nil {
+				return err
+			}
+			if left > 0 {
+				empty = 0
+			} else if empty++; empty > 1 { // what has just ended is told of by now
+				return nil
+			}
+		case <-ctx.Done():
+			return errStopped
+		}
+	}
+	return nil
+}
+
+const lookEvery = 50 * time.Millisecond
+
+// say accepts one message and waits until its turn is over, or waits for people.
 func (c *conversation) say(ctx context.Context, text string) error {
 	now := time.Now()
 	c.last = max(c.last+1, now.UnixMicro())
@@ -201,7 +247,7 @@ func (c *conversation) say(ctx context.Context, text string) error {
 	if _, _, err := c.app.engine.Accept(ctx, m); err != nil {
 		return err
 	}
-	return c.await(ctx, m.Key)
+	return c.await(ctx, func(f turn.Finished) bool { return f.Key == m.Key })
 }
 
 // The forms of ids, as Slack has them.
@@ -213,22 +259,36 @@ var (
 // localTeam is the team of the terminal.
 const localTeam = "TLOCAL"
 
-// await waits for the turn of a message to end; any turn, if key is empty.
-func (c *conversation) await(ctx context.Context, key string) error {
+// errStopped ends a conversation in the middle of a turn.
+var errStopped = errors.New("stopped; what was accepted is kept, and the next bot chat takes it up")
+
+// await waits until a turn is told of that is the one.
+func (c *conversation) await(ctx context.Context, is func(turn.Finished) bool) error {
 	for {
 		select {
 		case done := <-c.finished:
-			c.failed = c.failed || done.Outcome == turn.Failed
-			if errors.Is(done.Err, turn.ErrOtherPack) {
-				c.terminal.note("(%s)\n", done.Err)
+			if err := c.told(ctx, done); err != nil {
+				return err
 			}
-			if key == "" || done.Key == key {
+			if is(done) {
 				return nil
 			}
 		case <-ctx.Done():
-			return fmt.Errorf("stopped; what was accepted is kept, and the next bot chat takes it up")
+			return errStopped
 		}
 	}
+}
+
+// told takes note of how a turn ended, or that it waits.
+func (c *conversation) told(ctx context.Context, done turn.Finished) error {
+	c.failed = c.failed || done.Outcome == turn.Failed
+	if errors.Is(done.Err, turn.ErrOtherPack) {
+		c.terminal.note("(%s)\n", done.Err)
+	}
+	if done.Outcome == turn.Waiting {
+		return c.terminal.waits(ctx, done.Turn)
+	}
+	return nil
 }
 
 // converse reads a message a line until the input ends.
@@ -278,10 +338,17 @@ func (c *conversation) converse(ctx context.Context) error {
 	}
 }
 
-// hear takes a line as the next message. Offline, one that begins a rehearsal begins a new conversation.
+// hear takes a line as the next message, or as a decision. Offline, a message that begins a rehearsal begins a new conversation.
 func (c *conversation) hear(ctx context.Context, text string) error {
 	if err := sayable(text); err != nil {
 		c.terminal.note("(%s)\n", err)
+		return nil
+	}
+	switch o, near, ok := readOrder(text); {
+	case ok:
+		return c.obey(ctx, o)
+	case near != "":
+		c.terminal.tell("There is no " + strings.Fields(text)[0] + "; did you mean " + near + "? Nothing was sent.")
 		return nil
 	}
 	if b := c.app.parts.begins; b != nil && c.root != "" && b(text, c.person.ID, c.channel.ID) {

@@ -20,6 +20,21 @@ type checked struct {
 	Digest   *string   `json:"digest"`
 	Problems []problem `json:"problems"`
 	Needs    []string  `json:"needs"` // variables and files that must be there when it runs
+	Policy   []ruled   `json:"policy"`
+}
+
+// ruled is what the policy may say of one tool: of those with an effect, or of which a rule speaks.
+type ruled struct {
+	Tool    string         `json:"tool"`
+	Effect  config.Effect  `json:"effect"`
+	Default config.Verdict `json:"default"` // where no rule matches
+	Rules   []rule         `json:"rules"`
+}
+
+type rule struct {
+	Place   string         `json:"place"` // file:line:col
+	Verdict config.Verdict `json:"verdict"`
+	When    *string        `json:"when"` // null: always
 }
 
 type problem struct {
@@ -70,7 +85,7 @@ func checkCommand(s streams, _ config.Environ) *cobra.Command {
 }
 
 func check(path string) (checked, *config.Pack, error) {
-	c := checked{Pack: path, Problems: []problem{}, Needs: []string{}}
+	c := checked{Pack: path, Problems: []problem{}, Needs: []string{}, Policy: []ruled{}}
 	p, err := load(path, config.Options{})
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		for _, x := range problems {
@@ -87,7 +102,55 @@ func check(path string) (checked, *config.Pack, error) {
 			c.Needs = append(c.Needs, n)
 		}
 	}
+	c.Policy = policyOf(p)
 	return c, p, nil
+}
+
+// policyOf lists which rules can touch which tools.
+func policyOf(p *config.Pack) []ruled {
+	out := []ruled{}
+	for _, t := range p.Tools {
+		of := ruled{Tool: t.Name, Effect: t.Effect, Default: p.Policy.Of(t.Effect), Rules: []rule{}}
+		for _, r := range p.Policy.Rules {
+			if !r.Names(t.Name) {
+				continue
+			}
+			said := rule{Place: r.Place.String(), Verdict: r.Verdict}
+			if r.When != nil {
+				when := r.When.Source()
+				said.When = &when
+			}
+			of.Rules = append(of.Rules, said)
+		}
+		if t.Effect.Changes() || len(of.Rules) > 0 {
+			out = append(out, of)
+		}
+	}
+	return out
+}
+
+// printPolicy writes the rules that can touch each tool; tools of which the same is said share their lines.
+func (c checked) printPolicy(out *page) {
+	same := map[string][]string{}
+	var order []string
+	for _, t := range c.Policy {
+		var b strings.Builder
+		for _, r := range t.Rules {
+			when := "always"
+			if r.When != nil {
+				when = "when " + strings.Join(strings.Fields(*r.When), " ")
+			}
+			fmt.Fprintf(&b, "    %-5s %s  %s\n", r.Verdict, r.Place, when)
+		}
+		fmt.Fprintf(&b, "    %-5s if no rule matches (effect %s)\n", t.Default, t.Effect)
+		if same[b.String()] == nil {
+			order = append(order, b.String())
+		}
+		same[b.String()] = append(same[b.String()], t.Tool)
+	}
+	for _, lines := range order {
+		out.print("  %s\n%s", strings.Join(same[lines], ", "), lines)
+	}
 }
 
 func (c checked) print(s streams, path string, p *config.Pack) error {
@@ -118,6 +181,7 @@ func (c checked) print(s streams, path string, p *config.Pack) error {
 		}
 		out.print("  needs %s%s\n", strings.Join(c.Needs, ", "), where)
 	}
+	c.printPolicy(&out)
 	return out.err
 }
 

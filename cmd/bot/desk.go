@@ -13,8 +13,9 @@ import (
 
 // An App is what a surface needs of the bot behind it. The engine takes things in; the desk tells about them.
 var (
-	_ slack.Bot  = (*App)(nil)
-	_ slack.Desk = (*App)(nil)
+	_ slack.Bot   = (*App)(nil)
+	_ slack.Judge = (*App)(nil)
+	_ slack.Desk  = (*App)(nil)
 )
 
 // Accept implements slack.Bot.

@@ -26,14 +26,21 @@ schema says, bound, guarded; then the intent is made durable, and only then does
 masked and cut. Whatever went wrong, the model gets data.
 
 Package guards holds the reasons to say no, one file each. Package journal is the record from which traces, summaries and
-the runtime's own sentences are drawn. Package store keeps it all; store/sqlite in one file. Package llm closes the gaps
-between providers; llm/scripted plays the pack's rehearsals when there is no key. Package config turns the files of a pack
-into one checked value, or into a list of problems with places.
+the runtime's own sentences are drawn. Package store keeps it all: store/sqlite in one file for one process, store/redis
+on a server for several. Package llm closes the gaps between providers; llm/scripted plays the pack's rehearsals when there is
+no key. Package config turns the files of a pack into one checked value, or into a list of problems with places.
+
+# What waits for a person
+
+A rule that says ask leaves the call on record and ends the try: no goroutine waits (tools/ask.go, turn/wait.go). Who decides does
+so on a card in Slack, by a line of the terminal (orders.go), or with bot approvals at the door of a bot at work (door.go, knock.go);
+all of them end in turn.Engine.Decide, which makes the decision durable and queues it on the thread of its run. doctor.go says
+what needs a person.
 
 # Wiring
 
 main.go ends the process, app.go starts and stops the parts, reload.go swaps the pack, wire.go puts them together in one
-straight line, station.go puts a bot in front of Slack, and every command has a file.
+straight line, stores.go opens the store that the environment names, station.go puts a bot in front of Slack, and every command has a file.
 
 To add a tool: its contract in the pack, and for a built-in one its work in tools/builtin.go and its contract in
 config/builtin.go. To add a guard: a file in package guards, and a line in Dispatcher.judge.

@@ -187,7 +187,7 @@ func hold(t *testing.T, list []*said) {
 	threads := map[string][]*said{}
 	for _, s := range list {
 		if len(s.answers) != 1 {
-			t.Errorf("%s (%s) has %d answers, %v:\n%s", s.mark, s.ts, len(s.answers), s.answers, strings.Join(s.texts, "\n---\n"))
+			t.Errorf("%s (%s, acknowledged at %s) has %d answers, %v:\n%s", s.mark, s.ts, s.acked, len(s.answers), s.answers, strings.Join(s.texts, "\n---\n"))
 			continue
 		}
 		if s.answersThread != s.thread {

@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	if _, child := os.LookupEnv(childVar); child {
 		bot()
 	}
+	if at, child := os.LookupEnv(seamedVar); child {
+		os.Exit(seamed(at))
+	}
 	testscript.Main(m, map[string]func(){"bot": bot})
 }
 

@@ -26,6 +26,7 @@ import (
 type playgroundFlags struct {
 	addr          string
 	live, offline bool
+	local         bool
 }
 
 func playgroundCommand(s streams, env config.Environ) *cobra.Command {
@@ -37,7 +38,7 @@ func playgroundCommand(s streams, env config.Environ) *cobra.Command {
 
 The workspace, the bot and the pack's example server run in this one process. Several people and channels are there; switch
 who you are in the page. Without a key for the pack's models the bot plays the conversations that the pack rehearses; with
-one the real model answers. Nothing is kept when it ends, unless BOT_STORE names a store.`,
+one the real model answers. Nothing is kept when it ends, unless BOT_STORE names a SQLite store.`,
 		Example: "bot playground examples/club",
 		Args:    packArg(0, "the folder of one pack"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,6 +48,7 @@ one the real model answers. Nothing is kept when it ends, unless BOT_STORE names
 	cmd.Flags().StringVar(&f.addr, "addr", "", "where the page is served, on this machine (default: 127.0.0.1:8137, or any free port if that is taken)")
 	cmd.Flags().BoolVar(&f.live, "live", false, "ask the real model, and do not start without its key")
 	cmd.Flags().BoolVar(&f.offline, "offline", false, "play the pack's rehearsals, even if a key is set")
+	localFlag(cmd, &f.local)
 	return cmd
 }
 
@@ -90,7 +92,7 @@ func runPlayground(ctx context.Context, path string, f playgroundFlags, s stream
 	refused := false // the files as they are; only the watcher looks at it
 	st, err := newStation(ctx, stationOptions{
 		app: AppOptions{
-			Path: path, Env: ownStore(env, filepath.Join(scratch, "bot.db")), Mode: m, Pace: readable,
+			Path: path, Env: ownStore(env, filepath.Join(scratch, "bot.db")), Mode: m, Pace: readable, Local: f.local,
 			Log: logger(s.err, env, settings, zerolog.WarnLevel, true),
 		},
 		slack: slack.Options{BotToken: playgroundBot, AppToken: playgroundApp, APIURL: server.APIURL()},
@@ -138,10 +140,11 @@ func (a *aloud) print(format string, args ...any) {
 // readable lets the words of a rehearsed answer come as they would from a model.
 func readable(ctx context.Context) error { return wait(ctx, 50*time.Millisecond) }
 
-// ownStore puts the store into a place of its own where the environment names none.
+// ownStore puts the store into a place of its own where the environment names none, or one that replicas share.
 func ownStore(env config.Environ, path string) config.Environ {
 	return func(name string) (string, bool) {
-		if v, ok := env(name); name != "BOT_STORE" || ok && v != "" {
+		v, ok := env(name)
+		if name != "BOT_STORE" || strings.HasPrefix(strings.TrimSpace(v), "sqlite:") {
 			return v, ok
 		}
 		return "sqlite:" + path, true

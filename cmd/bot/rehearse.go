@@ -107,7 +107,7 @@ func (p *parts) play(ctx context.Context, o rehearse.Options, each func(rehearse
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	n := 0
-	o.Pack, o.Client, o.Now, o.As, o.In = p.pack, tools.NewClient(), time.Now, person(p.pack, "").ID, channel(p.pack, "").ID
+	o.Pack, o.Client, o.Now, o.As, o.In = p.pack, tools.NewClient(p.settings.ToolNets...), time.Now, person(p.pack, "").ID, channel(p.pack, "").ID
 	o.Store = func(ctx context.Context) (store.Store, error) {
 		n++
 		return sqlite.Open(ctx, filepath.Join(scratch, fmt.Sprintf("%d.db", n)), sqlite.Options{})

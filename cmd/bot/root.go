@@ -91,7 +91,7 @@ func rootCommand(s streams, env config.Environ) *cobra.Command {
 		return usage("%s; `%s --help` lists the flags", msg, cmd.CommandPath())
 	})
 	root.AddCommand(playgroundCommand(s, env), serveCommand(s, env), slackCommand(s, env), chatCommand(s, env), checkCommand(s, env), routeCommand(s, env), rehearseCommand(s, env),
-		runsCommand(s, env), traceCommand(s, env), benchCommand(s), versionCommand(s))
+		runsCommand(s, env), traceCommand(s, env), approvalsCommand(s, env), doctorCommand(s, env), benchCommand(s), versionCommand(s))
 	strictHelp(root)
 	return root
 }

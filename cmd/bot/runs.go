@@ -1,10 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,30 +13,14 @@ import (
 	"switchboard/config"
 	"switchboard/config/expr"
 	"switchboard/journal"
-	"switchboard/store/sqlite"
+	"switchboard/turn"
 )
-
-// past opens the record for reading, beside a bot that may be at work.
-func past(ctx context.Context, env config.Environ) (*sqlite.Reader, error) {
-	settings, err := config.ReadSettings(env)
-	if err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(settings.StorePath())
-	if err == nil && info.IsDir() {
-		return nil, fmt.Errorf("open store %s: that is a folder; BOT_STORE names a file, e.g. sqlite:bot.db", settings.StorePath())
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open store %s: there is no such file yet; talk to a bot first (bot chat PACK), or set BOT_STORE to where its store is", settings.StorePath())
-	}
-	return sqlite.OpenReader(ctx, settings.StorePath())
-}
 
 func runsCommand(s streams, env config.Environ) *cobra.Command {
 	var (
-		asJSON bool
-		that   string
-		limit  int
+		asJSON     bool
+		that, pack string
+		limit      int
 	)
 	cmd := &cobra.Command{
 		Use:   "runs",
@@ -64,13 +49,19 @@ seq, tool, args, result, outcome, reason, why and expects.`,
 					limit = everyRun
 				}
 			}
-			return runs(cmd.Context(), s, env, runsQuery{rule, limit, asJSON})
+			return runs(cmd.Context(), s, env, runsQuery{rule, limit, asJSON, pack})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line for every run")
 	cmd.Flags().StringVar(&that, "that", "", "an expression that must hold for every run; list those for which it does not")
+	packFlag(cmd, &pack)
 	cmd.Flags().IntVar(&limit, "limit", 20, "how many runs to look at, newest first (with --that: all)")
 	return cmd
+}
+
+// packFlag says whose record is meant, where several bots keep theirs on one server.
+func packFlag(cmd *cobra.Command, pack *string) {
+	cmd.PersistentFlags().StringVar(pack, "pack", "", "the folder of the pack; needed where BOT_STORE names a Redis server")
 }
 
 const everyRun = 1 << 30
@@ -79,10 +70,11 @@ type runsQuery struct {
 	that  *expr.Program
 	limit int
 	json  bool
+	pack  string
 }
 
 func runs(ctx context.Context, s streams, env config.Environ, q runsQuery) (err error) {
-	r, err := past(ctx, env)
+	r, err := past(ctx, env, q.pack)
 	if err != nil {
 		return err
 	}
@@ -100,10 +92,10 @@ func runs(ctx context.Context, s streams, env config.Environ, q runsQuery) (err 
 		if !ok {
 			continue
 		}
-		sum := journal.Summarise(t)
+		sum := standingOf(t)
 		note := ""
 		if q.that != nil {
-			if sum.Outcome == "" { // still under way: nothing can be said of it yet
+			if t.Ended == nil { // still under way: nothing can be said of it yet
 				continue
 			}
 			holds, err := q.that.Holds(sum.Vars(t))
@@ -148,10 +140,7 @@ func spellCalls(calls []journal.CallSummary) []string {
 		}
 	}
 	for _, c := range calls {
-		outcome := c.Outcome
-		if outcome == "" {
-			outcome = "under way"
-		}
+		outcome := cmp.Or(c.Outcome, "under way")
 		if words := c.Tool + " " + string(outcome); words != last {
 			flush()
 			last, n = words, 0
@@ -162,16 +151,27 @@ func spellCalls(calls []journal.CallSummary) []string {
 	return out
 }
 
+// standingOf is the summary of a turn as it stands. One that waits for people says so.
+func standingOf(t journal.Turn) journal.Summary {
+	sum := journal.Summarise(t)
+	if sum.Outcome == "" && waits(t) {
+		sum.Outcome = turn.Waiting
+	}
+	return sum
+}
+
+// waits says whether a turn goes on only once a person has decided.
+func waits(t journal.Turn) bool {
+	return t.Ended == nil && slices.ContainsFunc(t.Calls, func(c journal.Call) bool { return c.Outcome() == journal.Waiting && c.Decided == nil })
+}
+
 func printRun(s streams, t journal.Turn, sum journal.Summary, note string) error {
 	id, who := t.Turn, "-"
 	if sum.Run != nil {
 		id, who = *sum.Run, *sum.Assistant
 	}
 	tools := spellCalls(sum.Calls)
-	outcome := sum.Outcome
-	if outcome == "" {
-		outcome = "under way"
-	}
+	outcome := cmp.Or(sum.Outcome, "under way")
 	_, err := fmt.Fprintf(s.out, "%s  %s  %-14s %-9s %s%s\n", t.At.Format("2006-01-02 15:04:05"), id, who, outcome, strings.Join(tools, ", "), note)
 	return err
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func serveCommand(s streams, env config.Environ) *cobra.Command {
-	var forceOffline bool
+	var forceOffline, local bool
 	cmd := &cobra.Command{
 		Use:   "serve PACK",
 		Short: "Answer people in Slack",
@@ -30,15 +30,16 @@ not take over.`,
 			if forceOffline {
 				m = offline
 			}
-			return runServe(cmd.Context(), args[0], m, s, env)
+			return runServe(cmd.Context(), AppOptions{Path: args[0], Env: env, Mode: m, Local: local}, s)
 		},
 	}
 	cmd.Flags().BoolVar(&forceOffline, "offline", false, "play the pack's rehearsals in place of asking a model")
+	localFlag(cmd, &local)
 	return cmd
 }
 
-func runServe(ctx context.Context, path string, m mode, s streams, env config.Environ) (err error) {
-	settings, err := config.ReadSettings(env)
+func runServe(ctx context.Context, o AppOptions, s streams) (err error) {
+	settings, err := config.ReadSettings(o.Env)
 	if err != nil {
 		return err
 	}
@@ -46,11 +47,9 @@ func runServe(ctx context.Context, path string, m mode, s streams, env config.En
 	if err != nil {
 		return err
 	}
-	log := logger(s.err, env, settings, zerolog.InfoLevel, false)
-	st, err := newStation(ctx, stationOptions{
-		app:   AppOptions{Path: path, Env: env, Mode: m, Log: log},
-		slack: connect,
-	})
+	o.Log = logger(s.err, o.Env, settings, zerolog.InfoLevel, false)
+	log := o.Log
+	st, err := newStation(ctx, stationOptions{app: o, slack: connect})
 	if err != nil {
 		return err
 	}
@@ -63,7 +62,7 @@ func runServe(ctx context.Context, path string, m mode, s streams, env config.En
 	}
 	log.Info().Str("pack", st.app.parts.pack.Name).Bool("live", st.app.parts.live).Str("addr", st.addr).Str("version", version).Msg("serving")
 	if err := st.wait(ctx); err != nil {
-		return fmt.Errorf("serve pack %s: %w", path, err)
+		return fmt.Errorf("serve pack %s: %w", o.Path, err)
 	}
 	log.Info().Msg("stopping: what is under way is finished or handed back")
 	return nil

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"switchboard/store/redistest"
 )
 
 // A thousand messages over a hundred threads, and twenty deaths.
@@ -106,4 +108,36 @@ func (r *rig) vital(t *testing.T) (memory, goroutines int64, err error) {
 		err = errors.Join(err, fmt.Errorf("the bot's health is %s", resp.Status))
 	}
 	return memory, body.Goroutines, err
+}
+
+// A thousand deaths at any moment, while people ask for refunds and talk: half of them on SQLite, half on Redis.
+func TestSoakEffectKills(t *testing.T) {
+	t.Parallel()
+	for n := range uint64(4) {
+		t.Run(fmt.Sprintf("world %d", n), func(t *testing.T) {
+			t.Parallel()
+			var o effectOptions
+			if n%2 == 1 {
+				o.store = redistest.Start(t).URL()
+			}
+			killed(t, &storm{seed: 2026 + n, clerks: 6, threads: 4, deaths: 250}, o)
+		})
+	}
+}
+
+// A death at every point of a turn with an effect, on Redis.
+func TestSoakEffectPointsOnRedis(t *testing.T) {
+	server := redistest.Start(t)
+	killAt(t, 8, effectOptions{store: server.URL()}, "refund", pointsOf(errandSteps()))
+	killAt(t, 8, effectOptions{store: server.URL()}, "payout", pointsOf(payoutSteps()))
+}
+
+// Forty seconds of deaths of replicas and of their Redis, stand-stills beyond the lease, and lost answers.
+func TestSoakReplicas(t *testing.T) {
+	chaos{seed: 2026, length: 40 * time.Second}.play(t)
+}
+
+// Two approvers click at the same time, on two replicas, two hundred times.
+func TestSoakTwoClicks(t *testing.T) {
+	twoClicks(t, 200)
 }

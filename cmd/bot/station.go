@@ -15,6 +15,7 @@ import (
 
 	"switchboard/config"
 	"switchboard/slack"
+	"switchboard/store"
 	"switchboard/turn"
 )
 
@@ -43,7 +44,7 @@ func newStation(ctx context.Context, o stationOptions) (*station, error) {
 	st := &station{log: o.app.Log, mend: o.mend, ended: make(chan error, 2)}
 	o.app.Surface = func(a *App) (turn.Surface, error) {
 		o.slack.Settings = func() config.Slack { return a.pack().Slack }
-		o.slack.Bot, o.slack.Desk = a, a
+		o.slack.Bot, o.slack.Judge, o.slack.Desk = a, a, a
 		o.slack.Now, o.slack.Wait, o.slack.Log = time.Now, wait, o.app.Log
 		var err error
 		st.slack, err = slack.New(o.slack)
@@ -185,8 +186,11 @@ func (st *station) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), 2*time.Second, errors.New("the store did not answer within 2 s"))
 	defer cancel()
 	waiting, err := st.app.store.Waiting(ctx)
+	if err == nil { // a store that only answers, and takes nothing, is of no use
+		err = st.app.store.Commit(ctx, store.Batch{Adds: []store.Add{{Key: "health", Delta: 1, Until: time.Now().Add(time.Hour)}}})
+	}
 	if err != nil {
-		answerHealth(w, http.StatusServiceUnavailable, map[string]any{"ok": false, "reason": "the store does not answer: " + err.Error()})
+		answerHealth(w, http.StatusServiceUnavailable, map[string]any{"ok": false, "reason": "the store does not work: " + err.Error()})
 		return
 	}
 	answerHealth(w, http.StatusOK, map[string]any{"ok": true, "waiting": waiting, "goroutines": runtime.NumGoroutine(), "version": version})

@@ -23,7 +23,10 @@ type traced struct {
 }
 
 func traceCommand(s streams, env config.Environ) *cobra.Command {
-	var asJSON bool
+	var (
+		asJSON bool
+		pack   string
+	)
 	cmd := &cobra.Command{
 		Use:     "trace RUN",
 		Short:   "Show what a run meant to do, was allowed to do and did",
@@ -35,7 +38,7 @@ func traceCommand(s streams, env config.Environ) *cobra.Command {
 			return nil
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			r, err := past(cmd.Context(), env)
+			r, err := past(cmd.Context(), env, pack)
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
@@ -52,7 +55,7 @@ func traceCommand(s streams, env config.Environ) *cobra.Command {
 			if !ok {
 				return usage("%q is no id of a run or turn; they look like r_5f21c0ab12ef, and bot runs lists them", args[0])
 			}
-			r, err := past(cmd.Context(), env)
+			r, err := past(cmd.Context(), env, pack)
 			if err != nil {
 				return err
 			}
@@ -65,11 +68,12 @@ func traceCommand(s streams, env config.Environ) *cobra.Command {
 				return fmt.Errorf("show trace: there is no run %s in this store; bot runs lists them, BOT_STORE names another store", args[0])
 			}
 			if asJSON {
-				return printJSON(s.out, traced{t.At, t.Person, t.Channel, t.Pack, t.Message, t.Routed, journal.Summarise(t)})
+				return printJSON(s.out, traced{t.At, t.Person, t.Channel, t.Pack, t.Message, t.Routed, standingOf(t)})
 			}
 			return journal.Draw(s.out, t)
 		},
 	}
+	packFlag(cmd, &pack)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

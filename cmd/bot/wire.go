@@ -174,7 +174,7 @@ func (p *parts) liveModel(m config.Model) (llm.Model, error) {
 // desk makes a version of the pack ready to work.
 func (p *parts) desk(ctx context.Context, pack *config.Pack) (*assistants.Desk, error) {
 	return assistants.Open(ctx, pack, assistants.Options{
-		Env: p.env, Model: p.models(pack), Client: tools.NewClient(), Now: time.Now,
+		Env: p.env, Model: p.models(pack), Client: tools.NewClient(p.settings.ToolNets...), Now: time.Now,
 		Secrets: []string{p.settings.OpenAIKey, p.settings.AnthropicKey},
 	})
 }

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -31,7 +33,8 @@ type Issue struct {
 	Line, Col int
 	Msg       string
 	Hint      string // what to write instead
-	// Name is set when the source uses a name that does not exist: a field of Of, or a variable when Of is "".
+	// Name is set when the source uses a name that does not exist: a field of Of, a variable when Of is "", or a tool when
+	// Of is DoneVar.
 	Name, Of string
 }
 
@@ -76,7 +79,7 @@ func New() (*Env, error) {
 		cel.ParserExpressionSizeLimit(maxSource),
 		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals()),
 		ext.Strings(ext.StringsVersion(3)),
-		daysFunction(), sumFunction(),
+		daysFunction(), sumFunction(), cel.Macros(doneMacro()),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("build the expression environment: %w", err)
@@ -115,6 +118,18 @@ func daysFunction() cel.EnvOption {
 			}
 			return types.Duration{Duration: day * duration(n)}
 		})))
+}
+
+// doneMacro turns done("tool") into a look at DoneVar.
+func doneMacro() cel.Macro {
+	return cel.GlobalMacro("done", 1, func(x cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
+		if args[0].Kind() == ast.LiteralKind {
+			if _, ok := args[0].AsLiteral().Value().(string); ok {
+				return x.NewCall(operators.In, args[0], x.NewIdent(DoneVar)), nil
+			}
+		}
+		return nil, x.NewError(args[0].ID(), `done takes the name of a tool in quotes`)
+	})
 }
 
 // sumFunction declares sum(list) and list.sum(): the sum of numbers, 0 for none.
@@ -244,14 +259,23 @@ func (e *Env) undefinedField(name string) Issue {
 
 func (e *Env) undeclared(name string) Issue {
 	i := Issue{Msg: fmt.Sprintf("unknown name %q in the expression", name), Name: name}
+	functions := []string{"days", "duration", "timestamp", "has", "matches", "size", "sum"}
 	var vars []string
 	for _, v := range e.vars {
+		if v.Name == DoneVar {
+			functions = append(functions, "done")
+			continue
+		}
 		vars = append(vars, v.Name)
 	}
-	functions := []string{"days", "duration", "timestamp", "has", "matches", "size", "sum"}
+	if name == DoneVar {
+		return Issue{Msg: "done(…) is not known here", Hint: "only conditions of a policy see it"}
+	}
 	switch near := Near(name, append(functions, vars...)); {
 	case name == "env":
 		i.Hint = "an expression cannot read the environment; only {env: NAME} in a key that takes it can"
+	case name == "done" && slices.Contains(functions, "done"):
+		i.Hint = `write done("tool"), with the name of one tool`
 	case name == "not":
 		i.Hint = "did you mean ! ?"
 	case name == "scope":

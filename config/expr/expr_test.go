@@ -449,3 +449,82 @@ func BenchmarkEval(b *testing.B) {
 		}
 	}
 }
+
+// policy is the environment of a rule for one tool that has a fact.
+func policy(t *testing.T) *Env {
+	t.Helper()
+	base, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := FromSchema(schemaOf(map[string]any{"paid": map[string]any{"type": "integer"}}))
+	e, err := base.With(PolicyVars(Object(nil), []Var{{"order", order}}, []string{"orders.get", "orders.refund"}, Object(nil))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestDoneLooksAtWhatWasDone(t *testing.T) {
+	t.Parallel()
+	e := policy(t)
+	p, issues := e.Condition(`taint && done("orders.get") && !done('orders.refund') && order.paid > 1`)
+	if len(issues) > 0 {
+		t.Fatal(issues)
+	}
+	for name, want := range map[string]bool{"taint": true, "order": true, DoneVar: true, "args": false, "now": false} {
+		if p.Sees(name) != want {
+			t.Errorf("it sees %s: %t", name, !want)
+		}
+	}
+	for _, c := range []struct {
+		done  any
+		want  bool
+		fails bool
+	}{
+		{[]string{"orders.get"}, true, false},
+		{[]any{"orders.get", "time.now"}, true, false},
+		{[]string{"orders.get", "orders.refund"}, false, false},
+		{[]string{}, false, false},
+		{nil, false, true},
+	} {
+		vars := map[string]any{"taint": true, "order": map[string]any{"paid": 2.0}}
+		if c.done != nil {
+			vars[DoneVar] = c.done
+		}
+		got, err := p.Holds(vars)
+		if got != c.want || (err != nil) != c.fails {
+			t.Errorf("done %v: %t, %v", c.done, got, err)
+		}
+	}
+	for src, want := range map[string]string{
+		`taint && done("orders.gte")`: `1:15: there is no tool "orders.gte" to be done (did you mean "orders.get"?)`,
+		`done("mail")`:                `1:6: there is no tool "mail" to be done (name a tool of the pack)`,
+		`done(tool)`:                  `1:6: done takes the name of a tool in quotes (correct the expression)`,
+		`done(1) || taint`:            `1:6: done takes the name of a tool in quotes (correct the expression)`,
+		`done()`:                      `1:5: unknown name "done" in the expression (write done("tool"), with the name of one tool)`,
+		`"x" in done`:                 `1:8: unknown name "done" in the expression (write done("tool"), with the name of one tool)`,
+		`foo`:                         `1:1: unknown name "foo" in the expression (it may use actor, args, channel, effect, now, order, scope, taint, tool)`,
+	} {
+		_, issues := e.Condition(src)
+		if len(issues) != 1 || issues[0].String() != want {
+			t.Errorf("%s:\n got %v\nwant %s", src, issues, want)
+		}
+	}
+	_, issues = shop(t).Condition(`done("orders.get")`)
+	if len(issues) != 1 || issues[0].String() != "1:5: done(…) is not known here (only conditions of a policy see it)" {
+		t.Errorf("outside a policy: %v", issues)
+	}
+}
+
+func TestNamesOfFactsMeanNothingElse(t *testing.T) {
+	t.Parallel()
+	for name, taken := range map[string]bool{
+		"args": true, "done": true, DoneVar: true, "taint": true, "list": true, "in": true, "now": true,
+		"order": false, "customer": false, "result": false,
+	} {
+		if Taken(name) != taken {
+			t.Errorf("%s is taken: %t", name, !taken)
+		}
+	}
+}

@@ -22,7 +22,7 @@ type Program struct {
 	vars []Var
 	out  *cel.Type
 	cond bool
-	free bool // of variables: always the same value
+	seen []string // the variables that it names; none: it always has the same value
 
 	pick  string              // the variable whose text chooses the form
 	forms map[string]*Program // nil: there is one form
@@ -71,7 +71,7 @@ func (e *Env) build(src string, cond bool) (*Program, []Issue) {
 	if err != nil {
 		return nil, []Issue{{Line: 1, Col: 1, Msg: "the expression cannot run: " + err.Error(), Hint: "correct it"}}
 	}
-	return &Program{src: src, prg: prg, vars: e.vars, out: out, cond: cond, free: e.noVariables(checked)}, nil
+	return &Program{src: src, prg: prg, vars: e.vars, out: out, cond: cond, seen: e.variables(checked)}, nil
 }
 
 // typeName words a type for people.
@@ -96,16 +96,18 @@ func typeName(t *cel.Type) string {
 	}
 }
 
-// noVariables says whether the expression names none of the variables.
-func (e *Env) noVariables(checked *cel.Ast) bool {
-	free := true
+// variables lists those that the expression names.
+func (e *Env) variables(checked *cel.Ast) (out []string) {
 	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(x ast.Expr) {
 		if x.Kind() == ast.IdentKind && slices.ContainsFunc(e.vars, func(v Var) bool { return v.Name == x.AsIdent() }) {
-			free = false
+			out = append(out, x.AsIdent())
 		}
 	}))
-	return free
+	return out
 }
+
+// Sees says whether the expression names the variable.
+func (p *Program) Sees(name string) bool { return slices.Contains(p.seen, name) }
 
 // ByName joins programs of one source that were compiled for different types: pick names the text variable that chooses.
 func ByName(pick string, forms map[string]*Program) *Program {
@@ -116,7 +118,7 @@ func ByName(pick string, forms map[string]*Program) *Program {
 	}
 	p := &Program{pick: pick, forms: forms}
 	for _, f := range forms {
-		p.src, p.cond, p.free, p.out = f.src, f.cond, f.free, f.out
+		p.src, p.cond, p.seen, p.out = f.src, f.cond, f.seen, f.out
 	}
 	return p
 }
@@ -138,7 +140,7 @@ func (p *Program) Source() string { return p.src }
 
 // Constant says whether the expression depends on nothing, and then what it always gives.
 func (p *Program) Constant() (value any, always bool) {
-	if !p.free {
+	if len(p.seen) > 0 {
 		return nil, false
 	}
 	v, err := p.Eval(nil)
@@ -264,10 +266,14 @@ func (e *Env) outsideEnums(checked *cel.Ast) []Issue {
 			out = append(out, e.outside(tree, a, b)...)
 			out = append(out, e.outside(tree, b, a)...)
 		case operators.In:
-			if l := call.Args()[1]; l.Kind() == ast.ListKind {
+			l := call.Args()[1]
+			switch {
+			case l.Kind() == ast.ListKind:
 				for _, el := range l.AsList().Elements() {
 					out = append(out, e.outside(tree, call.Args()[0], el)...)
 				}
+			case l.Kind() == ast.IdentKind && l.AsIdent() == DoneVar:
+				out = append(out, e.neverDone(tree, call.Args()[0])...)
 			}
 		}
 	}))
@@ -294,6 +300,31 @@ func (e *Env) outside(tree *ast.AST, field, literal ast.Expr) []Issue {
 	i := Issue{Line: at.Line(), Col: at.Column() + 1, Msg: fmt.Sprintf("%s is never %q", name, value)}
 	if i.Hint = "it is one of " + strings.Join(known, ", "); Near(value, known) != "" {
 		i.Hint = fmt.Sprintf("did you mean %q?", Near(value, known))
+	}
+	return []Issue{i}
+}
+
+// neverDone complains when the literal is the name of no tool.
+func (e *Env) neverDone(tree *ast.AST, literal ast.Expr) []Issue {
+	at := slices.IndexFunc(e.vars, func(v Var) bool { return v.Name == DoneVar })
+	if at < 0 || literal.Kind() != ast.LiteralKind {
+		return nil
+	}
+	name, ok := literal.AsLiteral().Value().(string)
+	tools := e.vars[at].Type.elem.enum
+	if !ok || slices.Contains(tools, any(name)) {
+		return nil
+	}
+	var known []string
+	for _, v := range tools {
+		if s, ok := v.(string); ok {
+			known = append(known, s)
+		}
+	}
+	place := tree.SourceInfo().GetStartLocation(literal.ID())
+	i := Issue{Line: place.Line(), Col: place.Column() + 1, Msg: fmt.Sprintf("there is no tool %q to be done", name), Name: name, Of: DoneVar}
+	if i.Hint = "name a tool of the pack"; Near(name, known) != "" {
+		i.Hint = fmt.Sprintf("did you mean %q?", Near(name, known))
 	}
 	return []Issue{i}
 }

@@ -98,6 +98,8 @@ func methods() map[string]method {
 		"views.publish":                         {do: (*Workspace).viewsPublish, tier: tier4},
 		"reactions.add":                         {do: (*Workspace).reactionsAdd, tier: tier3, scope: "reactions:write"},
 		"files.info":                            {do: (*Workspace).filesInfo, tier: tier4, scope: "files:read"},
+		"files.getUploadURLExternal":            {do: (*Workspace).uploadURL, tier: tier4, scope: "files:write"},
+		"files.completeUploadExternal":          {do: (*Workspace).completeUpload, tier: tier4, scope: "files:write"},
 	}
 }
 

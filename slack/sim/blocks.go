@@ -29,7 +29,11 @@ const (
 	mostOption     = 75
 	mostOptionID   = 150
 	mostOptions    = 100
-	mostCard       = 256 // title of a task card
+	mostCard       = 256   // title of a task card
+	mostRich       = 13000 // characters of all rich text of a message: a guess, Slack only names the error
+	mostAsk        = 100
+	mostAsked      = 300
+	mostAnswer     = 30
 )
 
 // checker looks at the blocks of one payload.
@@ -38,6 +42,7 @@ type checker struct {
 	errs     []string
 	markdown int
 	tables   int
+	richText int
 	ids      map[string]bool
 }
 
@@ -70,6 +75,9 @@ func (w *Workspace) checkBlocks(raw json.RawMessage, view bool) ([]json.RawMessa
 	}
 	if c.markdown > mostMarkdown {
 		return nil, fail("msg_too_long", fmt.Sprintf("[ERROR] markdown blocks: %d characters, and %d are allowed", c.markdown, mostMarkdown))
+	}
+	if c.richText > mostRich {
+		return nil, fail("msg_blocks_too_long", fmt.Sprintf("[ERROR] rich text: %d characters, and %d are allowed", c.richText, mostRich))
 	}
 	if len(c.errs) > 0 {
 		return nil, fail("invalid_blocks", c.errs...)
@@ -170,9 +178,7 @@ func (c *checker) block(b map[string]any, at string) {
 	case "plan":
 		c.plan(b, at)
 	case "rich_text":
-		if _, ok := b["elements"].([]any); !ok {
-			c.bad(at, "missing required field: elements")
-		}
+		c.rich(b, at)
 	case "divider", "file", "video", "data_table":
 	default:
 		// alert, card and carousel too, as reported of chat.postMessage.
@@ -236,6 +242,9 @@ func (c *checker) element(e map[string]any, at string) {
 		if s, ok := e["style"].(string); ok && s != "primary" && s != "danger" {
 			c.bad(at+"/style", "must be a valid enum value")
 		}
+		if e["confirm"] != nil {
+			c.confirm(e["confirm"], at+"/confirm")
+		}
 	case "static_select", "radio_buttons", "checkboxes", "overflow", "multi_static_select":
 		options, _ := e["options"].([]any)
 		if len(options) > mostOptions {
@@ -249,6 +258,47 @@ func (c *checker) element(e map[string]any, at string) {
 		}
 	case nil, "":
 		c.bad(at, "missing required field: type")
+	}
+}
+
+// confirm checks the question that a button asks before it is a click.
+// Slack: https://docs.slack.dev/reference/block-kit/composition-objects/confirmation-dialog-object
+func (c *checker) confirm(v any, at string) {
+	m, _ := v.(map[string]any)
+	if m == nil {
+		c.bad(at, "must be an object")
+		return
+	}
+	c.text(m["title"], mostAsk, at+"/title")
+	c.text(m["text"], mostAsked, at+"/text")
+	c.text(m["confirm"], mostAnswer, at+"/confirm")
+	c.text(m["deny"], mostAnswer, at+"/deny")
+	if s, ok := m["style"].(string); ok && s != "primary" && s != "danger" {
+		c.bad(at+"/style", "must be a valid enum value")
+	}
+}
+
+// rich checks the pieces of a rich text, and counts its characters.
+// Slack: https://docs.slack.dev/reference/block-kit/blocks/rich-text-block
+func (c *checker) rich(b map[string]any, at string) {
+	elements, ok := b["elements"].([]any)
+	if !ok {
+		c.bad(at, "missing required field: elements")
+	}
+	for i, e := range elements {
+		m, _ := e.(map[string]any)
+		where := fmt.Sprintf("%s/elements/%d", at, i)
+		switch m["type"] {
+		case "rich_text_section", "rich_text_quote", "rich_text_preformatted", "rich_text_list":
+			if inner, ok := m["elements"].([]any); !ok || len(inner) == 0 {
+				c.bad(where, "missing required field: elements")
+			}
+		default:
+			c.bad(where+"/type", "unsupported type: %v", m["type"])
+		}
+	}
+	for _, s := range richWords(b) {
+		c.richText += utf8.RuneCountInString(s)
 	}
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ func (w *Workspace) addFile(u Upload, user string) *File {
 func (w *Workspace) wireFile(f *File) map[string]any {
 	kind := f.Name[strings.LastIndex(f.Name, ".")+1:]
 	return map[string]any{
-		"id": f.ID, "name": f.Name, "title": f.Name, "mimetype": f.Type, "filetype": kind, "pretty_type": strings.ToUpper(kind), "size": f.Size,
+		"id": f.ID, "name": f.Name, "title": cmp.Or(f.Title, f.Name), "mimetype": f.Type, "filetype": kind, "pretty_type": strings.ToUpper(kind), "size": f.Size,
 		"user": f.User, "url_private": f.URL, "url_private_download": f.URL, "mode": "hosted", "is_external": false, "is_public": true,
 		"permalink": "https://" + w.o.Domain + ".slack.com/files/" + f.User + "/" + f.ID, "file_access": "visible", "created": 1700000000,
 	}

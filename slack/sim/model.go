@@ -152,7 +152,8 @@ type Unfurl struct {
 type File struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
-	Type    string `json:"type"` // media type
+	Title   string `json:"title,omitempty"` // "": as Name
+	Type    string `json:"type"`            // media type
 	Size    int64  `json:"size"`
 	User    string `json:"user"`
 	URL     string `json:"url"`

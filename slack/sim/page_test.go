@@ -27,6 +27,7 @@ func TestPage(t *testing.T) { //nolint:tparallel // the parts share one browser,
 	for name, part := range map[string]func(*testing.T, *browser){
 		"a question is asked, answered, stopped, edited and deleted": testConversation,
 		"buttons, modals and the App Home":                           testViews,
+		"a card is decided by keyboard":                              testCard,
 		"what a small bot needs is there":                            testBlocks,
 		"by keyboard alone":                                          testKeyboard,
 		"in a narrow window":                                         testNarrow,

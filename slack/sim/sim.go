@@ -95,6 +95,7 @@ type Workspace struct {
 	apps     map[string]*app
 	order    []string // ids of apps, in the order in which they were added
 	files    map[string]*File
+	uploads  map[string]*upload // by the secret of their addresses
 	views    map[string]*view
 	stacks   map[string][]*view // open modals by person
 	homes    map[string]*view   // by app and person
@@ -137,7 +138,7 @@ func New(o Options) *Workspace {
 	w := &Workspace{
 		o: o, seed: seed, stop: make(chan struct{}), changed: make(chan struct{}),
 		people: map[string]*Person{}, channels: map[string]*channel{}, groups: map[string]*Group{}, apps: map[string]*app{},
-		files: map[string]*File{}, views: map[string]*view{}, triggers: map[string]*trigger{}, answers: map[string]*answerURL{},
+		files: map[string]*File{}, uploads: map[string]*upload{}, views: map[string]*view{}, triggers: map[string]*trigger{}, answers: map[string]*answerURL{},
 		sessions: map[string]*session{}, prompts: map[string]Prompts{}, sent: map[string][]sentEvent{}, stacks: map[string][]*view{}, homes: map[string]*view{},
 	}
 	w.over = w.post
@@ -182,7 +183,7 @@ func (w *Workspace) Close() {
 	w.working.Wait()
 }
 
-// Handler serves everything: the Web API under /api/, sockets under /link/, files under /files/, response URLs under
+// Handler serves everything: the Web API under /api/, sockets under /link/, files under /files/ and /upload/, response URLs under
 // /respond/, the control API under /sim/ and the page at /.
 func (w *Workspace) Handler() http.Handler { return w.handler }
 

@@ -208,9 +208,13 @@ export function attachment(a, at) {
   return e;
 }
 
-// file shows a file as a chip; what a file holds is not fetched for show.
+// file shows a file as a chip: its name leads to what it holds, and the arrow keeps it. Nothing is fetched for show.
 export function file(f) {
   const size = f.size > 0 ? f.size < 1024 ? `${f.size} B` : f.size < 1048576 ? `${Math.round(f.size / 1024)} KiB` : `${(f.size / 1048576).toFixed(1)} MiB` : "";
+  const name = f.name || f.title || "file";
+  const to = f.id ? "/sim/files/" + encodeURIComponent(f.id) : "";
   return h("span", { class: "chip file", title: f.mimetype || "" }, icon(String(f.mimetype).startsWith("image/") ? "image" : "file"),
-    h("span", { dir: "auto" }, f.name || f.title || "file"), size ? h("span", { class: "chip-note" }, size) : null);
+    to ? h("a", { href: to, target: "_blank", rel: "noopener noreferrer", dataset: { testid: "file" }, dir: "auto" }, name) : h("span", { dir: "auto" }, name),
+    size ? h("span", { class: "chip-note" }, size) : null,
+    to ? h("a", { class: "chip-x", href: to + "?save", download: name, "aria-label": "Save " + name, title: "Save", dataset: { testid: "file-save" } }, icon("down")) : null);
 }

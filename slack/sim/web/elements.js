@@ -152,6 +152,7 @@ function input(e, block, at) {
   const node = h(many ? "textarea" : "input", {
     class: "field-input", type: many ? null : types[e.type] || "text", rows: many ? 4 : null, placeholder: words(e.placeholder), value: typeof start === "string" ? start : "",
     maxlength: e.max_length, minlength: e.min_length, "aria-label": at.label || words(e.placeholder) || "Text", dir: "auto", disabled: !at.act && !at.field,
+    required: block.type === "input" && !block.optional,
   });
   return bind(node, e, block, at, () => state(e, node.value));
 }

@@ -38,6 +38,9 @@ export class Modal {
       this.leave();
     });
     this.box.addEventListener("click", (ev) => { if (ev.target === this.box) this.leave(); });
+    this.box.addEventListener("keydown", (ev) => { // Enter alone is a new line in a large field
+      if (ev.key === "Enter" && (ev.ctrlKey || ev.metaKey) && ev.target.tagName === "TEXTAREA") this.box.querySelector("form")?.requestSubmit();
+    });
   }
 
   // draw shows the topmost view of the person, or none.

@@ -1,0 +1,5 @@
+//go:build !race
+
+package dojotest
+
+const raced = false
