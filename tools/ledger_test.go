@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"switchboard/chat"
+	"switchboard/config"
+	"switchboard/guards"
 	"switchboard/journal"
 	"switchboard/llm"
 	"switchboard/store"
@@ -402,5 +404,42 @@ func TestM4_AnEffectInDoubtIsNotMadeAgain(t *testing.T) {
 			t.Errorf("told %+v after %d runs", got, len(g.inputs))
 		}
 		d = g.door()
+	}
+}
+
+// What was begun and then cut off is not begun again where what its rules need to know cannot be read.
+func TestM4_NothingIsMadeAgainAgainstRulesThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	g.paid = 0 // nothing to ask about
+	g.dies(g.door(), call("rows.pay", good(5)))
+	before := g.attempts()
+	g.broken["rows.get"] = true
+	got := g.call(g.door(), 0, call("rows.pay", good(5)))
+	if sent := g.effects(); got.Outcome != journal.Unknown || len(sent) != 1 || g.rec(0).State() != journal.InDoubt {
+		t.Errorf("told %+v after %d more runs, sent %d times", got, g.attempts()-before, len(sent))
+	}
+}
+
+// A refusal that names a conflict is looked up once where that can be: something on the way may have sent the request twice.
+func TestRel_E06_AConflictIsLookedUp(t *testing.T) {
+	t.Parallel()
+	pack := strings.Replace(gatePack, "    args: {id: {type: integer}}\n    lookup:", "    args: {id: {type: integer}}\n    idempotency: {header: Idempotency-Key}\n    lookup:", 1)
+	for paid, want := range map[int64]journal.Outcome{5: journal.OK, 0: journal.Failed} {
+		g := newGate(t)
+		p, err := config.Load(files(pack), config.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.pack, g.policy, g.paid = p, guards.Policy{{Rules: p.Policy}}, paid
+		g.do = func(name string, in tools.Input) (tools.Output, error) {
+			if name == "rows.kept" {
+				return tools.Output{}, &tools.Fault{Kind: tools.Conflict, Detail: "taken", Status: 409}
+			}
+			return g.world(name, in)
+		}
+		if got := g.call(g.door(), 0, call("rows.kept", good(5))); got.Outcome != want {
+			t.Errorf("paid %d: told %+v, want %s", paid, got, want)
+		}
 	}
 }
