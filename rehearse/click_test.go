@@ -64,6 +64,15 @@ func TestClicksDecide(t *testing.T) {
     - reply: The shelf has ${ calls[0].result.amount }.
     - expect: {outcome: answered, says: [has 60], that: "run.rounds == 2 && calls[0].outcome == 'ok'"}
 `, 60},
+		"the thread goes on meanwhile": {setBalls + `    - expect: {outcome: waiting}
+    - say: how do I close a day?
+    - route: {assistant: help, confidence: 0.95}
+    - reply: In the calendar.
+    - expect: {assistant: help, outcome: answered}
+    - click: {approve: stock.set, as: U0BOB}
+    - reply: The shelf has ${ calls[0].result.amount }.
+    - expect: {assistant: stock, outcome: answered, says: [has 60]}
+`, 60},
 		"by somebody of the group": {setBalls + `    - click: {approve: stock.set, as: U0FAY}
     - reply: Done.
 `, 60},

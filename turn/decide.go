@@ -174,7 +174,7 @@ func decidedWords(a journal.Approval, who, words string, now time.Time) string {
 		journal.Happened: "it took effect, says ", journal.NotDone: "it did not take effect, says ",
 	}[a.Stand] + who + ", " + now.UTC().Format("2006-01-02 15:04 MST")
 	if words != "" {
-		text += ": " + words
+		text += ": " + strings.TrimRight(words, ".")
 	}
 	return text
 }

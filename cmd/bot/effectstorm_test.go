@@ -171,6 +171,11 @@ func (s *storm) hold(t *testing.T) {
 	}
 	list := kills{}.read(s.w.ws.Log())
 	hold(t, list)
+	for _, m := range list {
+		if len(m.answers) == 0 {
+			t.Logf("%s has no answer; acknowledged at %s", m.mark, m.acked.Format("05.000"))
+		}
+	}
 	refunds, doubts := 0, 0
 	for _, e := range s.errands {
 		e.judge(t)
@@ -234,6 +239,7 @@ func killed(t *testing.T, s *storm, o effectOptions) {
 	b := s.w.start()
 	end := s.blow(t.Context())
 	s.kill(t, b)
+	s.w.ws.Redeliver() // Slack may have given up a message that it found nobody for
 	end()
 	if err := s.taken(t.Context()); err != nil {
 		t.Error(err)

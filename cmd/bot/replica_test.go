@@ -216,6 +216,7 @@ func (c chaos) play(t *testing.T) {
 	}
 	lost := proxy.Lost()
 	proxy.DropAtRandom(0, 0)
+	w.ws.Redeliver() // Slack may have given up a message that it found nobody for
 	end()
 	if err := s.taken(t.Context()); err != nil {
 		t.Error(err)

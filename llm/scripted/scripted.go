@@ -190,17 +190,22 @@ func fits(r *config.Rehearsal, w llm.Where) bool {
 }
 
 // step gives the step whose turn it is: the script's answer of that number. why says where there is none, or where it
-// answers another message than the conversation has come to.
+// answers another message than the conversation has come to. After a click it is an earlier message's run that goes on, whichever
+// of them was clicked about.
 func (s *Script) step(p *part, w llm.Where) (step config.Step, why string) {
 	said, n := config.Step{}, 0
+	var earlier []string // what was said before the last click; empty where something was said after it
+	var all []string
 	for _, st := range p.Steps {
 		switch {
 		case st.Say != "":
-			said = st
+			said, earlier, all = st, nil, append(all, s.fold(st.Say))
+		case st.Click != nil:
+			earlier = all
 		case !st.ByModel():
 		case n < w.Replies:
 			n++
-		case s.fold(said.Say) != s.fold(w.Last):
+		case s.fold(said.Say) != s.fold(w.Last) && !slices.Contains(earlier, s.fold(w.Last)):
 			return st, fmt.Sprintf("the next answer of the script, at %s, is to the message at %s, and that is not what was said", at(st.Place), at(said.Place))
 		default:
 			return st, ""
