@@ -66,11 +66,11 @@ func TestRel_E06_OneRefundWhateverTheProviderDoes(t *testing.T) {
 		// It says that it is still at work, and then nobody asks any more: that no refund is found yet proves nothing.
 		"late, and at work until then":        {[]backoffice.Fault{late}, "unknown", 1},
 		"the key is another request's":        {[]backoffice.Fault{refunds(backoffice.FaultOtherRequest, 1)}, "failed", 0},
-		"a failure that is kept":              {[]backoffice.Fault{refunds(backoffice.FaultBroken, 1)}, "failed", 0},
-		"never an answer, nothing done":       {[]backoffice.Fault{refunds(backoffice.FaultTimeout, always)}, "failed", 0},
+		"a failure that is kept":              {[]backoffice.Fault{refunds(backoffice.FaultBroken, 1)}, "unknown", 0},
+		"never an answer, nothing done":       {[]backoffice.Fault{refunds(backoffice.FaultTimeout, always)}, "unknown", 0},
 		"never an answer, done":               {[]backoffice.Fault{refunds(backoffice.FaultTimeoutAfter, always)}, "ok", 1},
 		"never an answer, done, no look-up":   {[]backoffice.Fault{refunds(backoffice.FaultTimeoutAfter, always), noLook}, "unknown", 1},
-		"always cut off, nothing done":        {[]backoffice.Fault{refunds(backoffice.FaultReset, always)}, "failed", 0},
+		"always cut off, nothing done":        {[]backoffice.Fault{refunds(backoffice.FaultReset, always)}, "unknown", 0},
 		"always cut off, nothing, no look-up": {[]backoffice.Fault{refunds(backoffice.FaultReset, always), noLook}, "unknown", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
