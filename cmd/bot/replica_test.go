@@ -116,12 +116,16 @@ func (e *errand) entry(t *testing.T, text string) sim.Entry {
 	return l
 }
 
-// A replica is stopped for longer than its lease right after it has begun an effect, and goes on when the other has done
+// A replica is stopped for longer than its lease, right after it has begun an effect or when it is about to reply, and goes on when the other has done
 // everything: what it then wants to write is refused, counted, and changes nothing.
 func TestRel_R13_AZombieIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"refund", "payout"} {
-		t.Run(kind, func(t *testing.T) {
+	for name, at := range map[string]struct{ kind, point string }{
+		"an effect with a key":    {"refund", "commit(call.attempt,approval).after#1"},
+		"an effect without a key": {"payout", "commit(call.attempt,approval).after#1"},
+		"the reply":               {"refund", "commit(step).after#1"},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newEffectWorld(t, effectOptions{store: redistest.Start(t).URL()})
 			w.start()
@@ -132,8 +136,8 @@ func TestRel_R13_AZombieIsRefused(t *testing.T) {
 				w.bot(bot).signal(syscall.SIGSTOP)
 				stopped <- time.Now()
 			}
-			e, at := w.struck(t, kind, "commit(call.attempt,approval).after#1", stopped)
-			t.Logf("the other replica had answered after %s", e.entry(t, whole).At.Sub(at).Round(10*time.Millisecond))
+			e, when := w.struck(t, at.kind, at.point, stopped)
+			t.Logf("the other replica had answered after %s", e.entry(t, whole).At.Sub(when).Round(10*time.Millisecond))
 			from := w.ws.Mark()
 			w.bot(zombie).signal(syscall.SIGCONT)
 			// It is back once it takes part again.
