@@ -296,6 +296,7 @@ func TestD2_HTTPKeepsTheOrder(t *testing.T) {
 func TestReadyNeedsAToken(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
+	<-h.slack.Connected() // else it is not ready for that reason
 	lift := h.w.Fail(sim.Fault{Method: "users.info", Do: sim.Refuse, Error: "token_revoked", Times: -1})
 	_, _ = h.slack.user(t.Context(), ana, false)
 	if got := h.slack.Health(); got.Ready || !got.Live || !strings.Contains(got.Reason, "token_revoked") {

@@ -73,7 +73,7 @@ func (e *Engine) decide(ctx context.Context, d chat.Decision) (chat.Ruling, erro
 	if err := e.close(ctx, a, card, words, nil); err != nil {
 		return chat.Ruling{}, err
 	}
-	return chat.Ruling{Taken: true, Words: "Recorded: " + card.Decided + ".", Card: card}, nil
+	return chat.Ruling{Taken: true, Words: "Recorded: " + sentence(card.Decided), Card: card}, nil
 }
 
 // stands gives what each saying makes of a decision.
@@ -103,10 +103,13 @@ func (e *Engine) late(a journal.Approval, card *chat.Card, d chat.Decision) chat
 		how = card.Decided
 	}
 	if a.Key == d.Key { // the same click, delivered again
-		return chat.Ruling{Taken: true, Words: "Recorded: " + how + ".", Card: card}
+		return chat.Ruling{Taken: true, Words: "Recorded: " + sentence(how), Card: card}
 	}
-	return chat.Ruling{Words: "This was decided before: " + how + ".", Card: card}
+	return chat.Ruling{Words: "This was decided before: " + sentence(how), Card: card}
 }
+
+// sentence ends words of people with one full stop.
+func sentence(words string) string { return strings.TrimRight(words, ".") + "." }
 
 // sign lets a person meet every need that they may meet; false where there is none. One who may meet any need may refuse.
 func sign(a *journal.Approval, d chat.Decision, now time.Time, packs []*config.Pack) bool {
@@ -174,7 +177,7 @@ func decidedWords(a journal.Approval, who, words string, now time.Time) string {
 		journal.Happened: "it took effect, says ", journal.NotDone: "it did not take effect, says ",
 	}[a.Stand] + who + ", " + now.UTC().Format("2006-01-02 15:04 MST")
 	if words != "" {
-		text += ": " + strings.TrimRight(words, ".")
+		text += ": " + words
 	}
 	return text
 }

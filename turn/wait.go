@@ -214,9 +214,9 @@ func (s *story) afterwards(ctx context.Context) error {
 	}
 	if err == nil && card != nil && a.Kind == chat.CardUnknown && a.Stand != journal.Open {
 		s.redraw(ctx, a.ID)
-		words := "For the record: " + card.Decided + "."
+		words := "For the record: " + sentence(card.Decided)
 		if c := s.past.Call(a.Seq); c != nil {
-			words = "For the record, " + journal.Spell(*c) + ": " + card.Decided + "."
+			words = "For the record, " + journal.Spell(*c) + ": " + sentence(card.Decided)
 		}
 		post := Post{Key: a.ID + "/found", Turn: s.journal.Turn(), To: s.msg, Reply: chat.Reply{Text: s.clean(words, nil)}, Outcome: s.rec.Outcome, Resumed: s.resumed, Again: true, Held: s.grip.held}
 		if err := s.tryPost(ctx, post); err != nil {
