@@ -434,7 +434,7 @@ func (d *Dispatcher) prior(seq int) (journal.Call, bool) {
 	return c, ok
 }
 
-// Calls lists the calls that have ended, by number.
+// Calls lists the calls that are on record, by number: those that wait too.
 func (d *Dispatcher) Calls() []journal.Call {
 	d.mu.Lock()
 	defer d.mu.Unlock()
